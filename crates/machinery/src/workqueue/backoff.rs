@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Delays that double with every failure in a row: `base · 2ⁿ`, at most `max`.
+/// Delays that double with every consecutive failure: `base · 2ⁿ`, at most `max`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Backoff {
     /// The delay after the first failure.
@@ -21,7 +21,7 @@ impl Backoff {
         Backoff { base: delay, max: delay }
     }
 
-    /// The delay after a failure that follows `failures` others.
+    /// Returns the delay after a failure that follows `failures` others.
     pub fn delay(&self, failures: u32) -> Duration {
         let delay = 1u32.checked_shl(failures).and_then(|factor| self.base.checked_mul(factor));
         delay.map_or(self.max, |delay| delay.min(self.max))
@@ -34,29 +34,29 @@ impl Default for Backoff {
     }
 }
 
-/// Retry that a failure asks for.
+/// The retry that a failure requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Retry {
     /// Growth of the delays.
     pub backoff: Backoff,
-    /// Do not retry before this (the server's Retry-After). Unlike backoff, it also holds off runs
-    /// requested from outside. Zero means no such limit.
+    /// Minimum delay (the server's Retry-After). Unlike backoff, it also delays runs requested from outside. Zero means
+    /// no such limit.
     pub at_least: Duration,
 }
 
 /// Limits of a queue's retries.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limits {
-    /// Up to this fraction of a backoff is added at random, so that keys that failed together are
-    /// not retried together. Default 0.1.
+    /// Fraction of a backoff up to which a random time is added, so that keys that failed together are not retried
+    /// together. Default 0.1.
     pub jitter: f64,
-    /// Overall rate of retries after the second failure in a row, in keys per second. Default 50,
-    /// as in sample-controller. First runs and first retries do not count and do not wait.
+    /// Overall rate of retries after the second consecutive failure, in keys per second. Default 50, as in
+    /// sample-controller. First runs and first retries do not count and do not wait.
     pub retries_per_second: u32,
-    /// Number of those that may run at once. Default 300, as in sample-controller.
+    /// Burst of these retries. Default 300, as in sample-controller.
     pub retry_burst: u32,
-    /// The longest the overall rate may delay a retry that is due; after that it competes like any
-    /// other key. Default 300 s: in that time the rate lets 15,000 keys through.
+    /// Longest time that the overall rate delays a retry; after that it competes like any other key. Default 300 s: in
+    /// that time the rate permits 15,000 keys.
     pub retry_patience: Duration,
     /// Seed of the jitter. `None` means random.
     pub seed: Option<u64>,

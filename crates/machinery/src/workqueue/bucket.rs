@@ -1,4 +1,4 @@
-//! The overall rate: governor's token bucket, on a clock that is set by hand.
+//! The overall rate: governor's token bucket with a manual clock.
 
 use std::cell::Cell;
 use std::num::NonZeroU32;
@@ -11,16 +11,16 @@ use governor::{Quota, RateLimiter};
 
 use super::timers::Nanos;
 
-/// Lets `burst` through at once and `rate` per second after that. Nothing is reserved: a key that
-/// does not get through costs nothing and takes no other key's place.
+/// A token bucket of `burst` tokens that refills at `rate` per second. Nothing is reserved: a key without a token takes
+/// no other key's place.
 pub(super) struct Bucket {
     limiter: RateLimiter<NotKeyed, InMemoryState, GivenTime, StateInformationMiddleware>,
-    /// Time of the next token, as of the last take. governor only reports it in reply to a request
-    /// for a token, and such a request takes a token if there is one.
+    /// Time of the next token, as of the last take. governor reports it only when a token is requested, which takes a
+    /// token if there is one.
     next: Nanos,
 }
 
-/// A clock that shows the time it was given, so that the core stays pure.
+/// A clock that returns the time it was given, so that the core stays pure.
 struct GivenTime(Cell<Duration>);
 
 // === impl Bucket ===
@@ -35,7 +35,7 @@ impl Bucket {
         Bucket { limiter, next: 0 }
     }
 
-    /// Returns the time of the next token, as of the last take; not after that if one was left.
+    /// Returns the time of the next token, as of the last take. A past time means that one is left.
     pub(super) fn next(&self) -> Nanos {
         self.next
     }
@@ -46,7 +46,7 @@ impl Bucket {
         if self.limiter.check().is_ok_and(|left| left.remaining_burst_capacity() > 0) {
             return;
         }
-        // None is left, so this takes none and says when the next one is available.
+        // None is left, so this only returns when the next one is available.
         if let Err(until) = self.limiter.check() {
             self.next = until.earliest_possible().as_nanos() as Nanos;
         }

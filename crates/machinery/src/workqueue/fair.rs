@@ -1,7 +1,7 @@
-//! Order of keys: a line per tenant and priority; tenants take turns within a priority, priorities share the gets.
+//! Order of keys: a line per tenant and priority. Tenants are served round robin; priorities share the gets.
 //!
-//! Turns are counted in keys. So that a tenant with slow keys does not hold all workers, it is *at its share*
-//! while that many of its keys run, and is passed over while a key of another could be served.
+//! Turns are counted in keys. So that a tenant with slow keys does not occupy all workers, it is *at its share* while
+//! that many of its keys run, and is skipped while another tenant has a key to serve.
 
 use std::collections::VecDeque;
 
@@ -11,45 +11,45 @@ use slab::Slab;
 use super::items::{Items, NONE};
 use super::key::{Key, Priority};
 
-/// First and last of a list of items, linked by `prev` and `next`; NONE if it is empty.
+/// First and last item of a list linked by `prev` and `next`; NONE if it is empty.
 #[derive(Clone, Copy)]
 struct Ends {
     head: u32,
     tail: u32,
 }
 
-/// Keys of one tenant that wait in one priority, first come, first served.
+/// Waiting keys of one tenant in one priority, first in, first out.
 #[derive(Clone, Copy)]
 struct Line {
     keys: Ends,
     /// Number of the keys.
     len: u32,
-    /// True if the tenant is in the priority's ring: always while the line has keys and, if its last
-    /// key was moved to another priority, until its turn comes or the priority is empty.
+    /// True if the tenant is in the priority's ring: always while the line has keys. If its last key moved to another
+    /// priority, the tenant leaves at its turn or when the priority is empty.
     in_ring: bool,
 }
 
 struct Tenant<T> {
     name: T,
-    /// Items that belong to it, plus the rings it is in. At 0 it is forgotten.
+    /// Items that belong to it, plus the rings it is in. At 0 the tenant is removed.
     users: u32,
     /// Items that are being processed.
     running: usize,
     lines: [Line; 3],
 }
 
-/// All lines.
+/// The lines of all tenants.
 pub(super) struct FairQueue<K: Key> {
     /// Every tenant with a user.
     tenants: Slab<Tenant<K::Tenant>>,
     ids: HashMap<K::Tenant, u32>,
-    /// Tenants in the order of their turns, per priority.
+    /// Tenants in the order of their turns, by priority.
     rings: [VecDeque<u32>; 3],
     /// Keys waiting, per priority.
     waiting: [usize; 3],
     /// Gets since a priority was last served, counting only those at which it could have been.
     passed_over: [u32; 3],
-    /// Number of running keys from which on a tenant is passed over.
+    /// A tenant with this many running keys is skipped.
     share: usize,
     /// Tenants at their share. With half of the workers as the share there are three at most (one key
     /// each of three workers), and two while a worker is free to get.
@@ -72,7 +72,7 @@ impl Ends {
         self.tail = id;
     }
 
-    /// Takes out one of its items.
+    /// Removes one of its items.
     fn unlink<K: Key>(&mut self, items: &mut Items<K>, id: u32) {
         if id == self.head {
             self.unlink_first(items);
@@ -86,7 +86,7 @@ impl Ends {
         }
     }
 
-    /// Takes out its first item. The next one's `prev` means nothing from then on.
+    /// Removes its first item. The `prev` of the next one is invalid from then on.
     fn unlink_first<K: Key>(&mut self, items: &Items<K>) {
         self.head = items.get(self.head).next;
         if self.head == NONE {
@@ -115,7 +115,7 @@ impl<K: Key> FairQueue<K> {
         self.waiting
     }
 
-    /// The place of a tenant; adds a user to it.
+    /// Returns the index of a tenant, created if necessary, and adds a user to it.
     pub(super) fn enter(&mut self, name: &K::Tenant) -> u32 {
         if let Some(&id) = self.ids.get(name) {
             self.tenants[id as usize].users += 1;
@@ -154,7 +154,7 @@ impl<K: Key> FairQueue<K> {
         self.waiting[priority.index()] += 1;
     }
 
-    /// Takes an item out of its line.
+    /// Removes an item from its line.
     pub(super) fn remove(&mut self, items: &mut Items<K>, id: u32) {
         let item = items.get(id);
         let (tenant, priority) = (item.tenant, item.priority.index());
@@ -164,8 +164,7 @@ impl<K: Key> FairQueue<K> {
         self.left(priority);
     }
 
-    /// A key has left `priority`. If it was the last, tenants still in the priority's ring leave it too,
-    /// since their turn will not come.
+    /// Counts a key that left `priority`. After the last one, clears the priority's ring, since no more turns come.
     fn left(&mut self, priority: usize) {
         self.waiting[priority] -= 1;
         while self.waiting[priority] == 0
@@ -176,7 +175,7 @@ impl<K: Key> FairQueue<K> {
         }
     }
 
-    /// A key of a tenant is being processed from now on.
+    /// Counts a run of a tenant that begins.
     pub(super) fn begin(&mut self, tenant: u32) {
         let running = &mut self.tenants[tenant as usize].running;
         *running += 1;
@@ -185,7 +184,7 @@ impl<K: Key> FairQueue<K> {
         }
     }
 
-    /// A key of a tenant is no longer being processed.
+    /// Counts a run of a tenant that ends.
     pub(super) fn end(&mut self, tenant: u32) {
         let running = &mut self.tenants[tenant as usize].running;
         if *running == self.share {
@@ -194,10 +193,10 @@ impl<K: Key> FairQueue<K> {
         *running -= 1;
     }
 
-    /// Takes the next item. `retries`: whether it may be one of [`Priority::Retry`].
+    /// Takes the next item. `retries`: whether it can be of [`Priority::Retry`].
     ///
-    /// If all that could be served are at their share, they are served in the usual order. So whatever
-    /// waits can be taken at any time, and no worker has to be woken because a run has ended.
+    /// If all tenants with keys are at their share, they are served in the usual order. So a waiting key can be taken
+    /// at any time, and the end of a run need not wake a worker.
     pub(super) fn pop(&mut self, items: &mut Items<K>, retries: bool) -> Option<u32> {
         let below = self.waiting_below_share();
         let chosen = self.choose(below, retries);
@@ -220,7 +219,7 @@ impl<K: Key> FairQueue<K> {
         Some(id)
     }
 
-    /// Keys waiting of tenants below their share, per priority.
+    /// Counts the waiting keys of tenants below their share, by priority.
     fn waiting_below_share(&self) -> [usize; 3] {
         let mut below = self.waiting;
         for at in &self.at_share {
@@ -230,9 +229,9 @@ impl<K: Key> FairQueue<K> {
         below
     }
 
-    /// The place in a ring of the tenant whose turn it is. Those without keys ahead of it leave the ring;
-    /// those at their share, unless `all` are served, keep their turns. As they are few, this takes
-    /// constant time, amortised.
+    /// Returns the position in a ring of the tenant whose turn it is. Tenants without keys ahead of it are removed.
+    /// Tenants at their share keep their turns, unless `all` are served. They are few, so this takes amortised constant
+    /// time.
     fn turn(&mut self, priority: usize, all: bool) -> Option<usize> {
         let mut turn = 0;
         while let Some(&at) = self.rings[priority].get(turn) {
@@ -251,9 +250,8 @@ impl<K: Key> FairQueue<K> {
         None
     }
 
-    /// The priority whose turn it is: the highest, unless a lower one was passed over as often as its
-    /// bound allows. If there are two of those, the one further beyond its bound. `waiting`: the keys to
-    /// choose from, per priority.
+    /// Returns the priority to serve: the highest, unless a lower one has reached its bound. If two have, the more
+    /// overdue one. `waiting`: the keys to choose from, by priority.
     fn choose(&mut self, waiting: [usize; 3], retries: bool) -> Option<Priority> {
         let mut chosen: Option<(u32, Priority)> = None;
         for priority in Priority::ALL {

@@ -1,8 +1,8 @@
-//! The shell around the pure queue: one lock, wake-ups after every change under it, and what a worker holds.
+//! The shell around the pure queue: one lock, wake-ups after every change under it, and the [`WorkItem`].
 //!
-//! A change wakes one waiting worker if a key is ready, or if the next deadline has become earlier: each waiting worker
-//! sleeps until the deadline that it knows. A worker that takes a key wakes the next if there is another key, or if it has
-//! slept until a deadline itself and another follows. One that gives up hands over what it was woken for.
+//! A change wakes one waiting worker if a key is ready or if the next deadline is earlier: each waiting worker sleeps
+//! until the deadline it knows. A worker that takes a key wakes another if there is one more key, or if it slept until
+//! a deadline and another follows. A woken worker whose wait is cancelled wakes another.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -23,40 +23,39 @@ use super::queue::Next;
 use super::rate_limited::RateLimited;
 use super::timers::Nanos;
 
-/// Number of pauses of a thread that finds the lock taken; 0.1 ms in all.
+/// Number of pauses of a thread that finds the lock taken; 0.1 ms in total.
 const PAUSES: u32 = 5;
-/// The first pause in spins: 1.5 to 3 µs, ten times as long as the lock is held. The holder's next rounds are faster
-/// while the lock, and all that it guards, stay in its processor's caches: 4 workers on two cores take 237 ns per key
+/// The first pause in spins: 1.5 to 3 µs, ten times as long as the lock is taken. The owner's next operations are
+/// faster while the lock and its data stay in the caches of its processor: 4 workers on two cores take 237 ns per key
 /// instead of 340 (`cargo bench --bench workqueue`).
 const FIRST_PAUSE: u32 = 128;
 
-/// A queue of keys. Cheap to clone; all clones are one queue.
+/// A queue of keys. Cheap to clone; all clones share one queue.
 pub struct WorkQueue<K: Key> {
     shared: Arc<Shared<K>>,
 }
 
 struct Shared<K: Key> {
     state: Aligned<Mutex<State<K>>>,
-    /// Wakes one of the workers that wait.
+    /// Wakes one waiting worker.
     wake: Notify,
     /// tokio's clock, so that paused time covers the queue.
     created: Instant,
     observer: Box<dyn Observer>,
 }
 
-/// A value with cache lines of its own, two because the processor fetches them in pairs: threads that have yet to
-/// take the lock read what is next to it.
+/// A value with its own pair of cache lines, because processors fetch lines in pairs: threads that wait for the lock do
+/// not load adjacent data.
 #[repr(align(128))]
 struct Aligned<T>(T);
 
 struct State<K: Key> {
     queue: RateLimited<K>,
-    /// Number of workers that wait, or were woken and have not looked yet.
+    /// Number of workers that wait, or were woken and have not checked the queue yet.
     waiting: usize,
 }
 
-/// A key that a worker has. Dropping it ends the run, whatever the cause: a return, a panic or a
-/// cancelled task.
+/// A key being processed. Dropping it ends the run, whatever the cause: a return, a panic or a cancelled task.
 #[must_use = "dropping it at once ends the run before it began"]
 pub struct WorkItem<K: Key> {
     /// `None` once the run was ended by [`WorkQueue::done_and_get`].
@@ -64,24 +63,24 @@ pub struct WorkItem<K: Key> {
     key: K,
     id: u32,
     priority: Priority,
-    /// False until the worker has it: then dropping it gives it back, and its run is still to come.
+    /// False until the worker receives it: a drop before that puts the key back.
     has_begun: bool,
 }
 
-/// What a worker finds when it looks.
+/// Result of a worker's check of the queue.
 enum Found<K: Key> {
     /// A key, how long it waited, and whether another worker was woken.
     Item(WorkItem<K>, Duration, bool),
-    /// Nothing before this time.
+    /// No key before this time.
     Nothing(Option<Nanos>),
     /// The queue is shut down.
     ShutDown,
 }
 
-/// A worker that waits. It is counted until this is dropped.
+/// A waiting worker, counted until this is dropped.
 struct Waiting<'a, K: Key> {
     queue: &'a WorkQueue<K>,
-    /// False if it is dropped earlier. It may have been woken for what another one has to do now.
+    /// False if the wait is cancelled. The worker can have been woken for a key that another worker has to take now.
     has_ended: bool,
 }
 
@@ -98,8 +97,7 @@ impl<K: Key> WorkQueue<K> {
         WorkQueue::with_workers(usize::MAX, limits, observer)
     }
 
-    /// An empty queue for this many workers: while another tenant waits, one tenant gets half of them
-    /// at most.
+    /// An empty queue for this many workers. While another tenant waits, one tenant gets at most half of them.
     pub fn with_workers(workers: usize, limits: Limits, observer: impl Observer) -> WorkQueue<K> {
         let state = State { queue: RateLimited::new(limits, workers), waiting: 0 };
         let shared = Shared {
@@ -116,48 +114,46 @@ impl<K: Key> WorkQueue<K> {
         self.add_with(key, Priority::High);
     }
 
-    /// Requests a run of `key`. If it is waiting already, it only rises to `priority`; if it is being
-    /// processed, it runs again afterwards. A pending backoff does not hold it off; a Retry-After
-    /// does. A key passed by reference, here and below, is cloned only if the queue does not know it.
+    /// Requests a run of `key`. If it is queued already, its priority can only rise; if it is being processed, it runs
+    /// again afterwards. A pending backoff does not delay it; a Retry-After does. A key passed by reference, here and
+    /// below, is cloned only if the queue does not store it.
     pub fn add_with(&self, key: impl Borrow<K>, priority: Priority) {
         self.change(|queue, now| queue.add(now, key.borrow(), priority));
     }
 
-    /// Requests a run after `delay` on behalf of the run that is ending, which did not fail. It is forgotten with
-    /// [`forget`](Self::forget): the last run decides. Must be called before the run is done.
+    /// Requests a run after `delay` for the run that is ending without a failure. Call it before the run is done.
+    /// [`forget`](Self::forget) cancels it.
     pub fn requeue_after(&self, key: impl Borrow<K>, delay: Duration) {
         self.change(|queue, now| queue.requeue(now, key.borrow(), delay));
     }
 
-    /// Counts a failure of `key` and requests a retry after a backoff. Must be
-    /// called before the run is done. Returns how long the backoff is.
+    /// Counts a failure of `key` and requests a retry after a backoff. Call it before the run is done. Returns the
+    /// length of the backoff.
     ///
-    /// While a retry is pending, another failure (of a run caused by an outside event) does not count. The earlier of
-    /// the two times applies, but never one before `at_least`.
+    /// While a retry is pending, another failure (of a run requested from outside) does not count. The earlier of the
+    /// two times applies, but never one before `at_least`.
     pub fn add_rate_limited(&self, key: impl Borrow<K>, retry: Retry) -> Duration {
         self.change(|queue, now| queue.retry(now, key.borrow(), retry))
     }
 
-    /// `key` is well: forgets its failures and cancels its pending retry or requeue. Runs requested in
-    /// other ways stay.
+    /// Clears the failures of `key` and cancels its pending retry or requeue. Runs requested in other ways stay.
     pub fn forget(&self, key: &K) {
         self.change(|queue, now| queue.forget(now, key));
     }
 
-    /// Failures of `key` in a row, each after the backoff of the previous one (at most 255). 0 once
-    /// it was forgotten, or a run of it ended while no retry was pending.
+    /// Returns the consecutive failures of `key`, each after the backoff of the previous one (at most 255). 0 once it
+    /// was forgotten, or a run of it ended without a pending retry.
     pub fn requeues(&self, key: &K) -> u32 {
         self.lock().queue.requeues(key)
     }
 
-    /// The next key; `None` once the queue is shut down. Cancel-safe:
-    /// if dropped before it is ready, it has taken nothing.
+    /// Takes the next key; `None` once the queue is shut down. Cancel-safe: if dropped before it is ready, no key is
+    /// taken.
     pub async fn get(&self) -> Option<WorkItem<K>> {
         self.next(None).await
     }
 
-    /// Ends a run and takes the next key under one lock: like dropping `before` and then calling
-    /// [`get`](Self::get), for a worker's loop.
+    /// Ends a run and takes the next key under one lock: like dropping `before` and calling [`get`](Self::get).
     pub async fn done_and_get(&self, before: WorkItem<K>) -> Option<WorkItem<K>> {
         self.next(Some(before)).await
     }
@@ -167,8 +163,8 @@ impl<K: Key> WorkQueue<K> {
             let (mut item, waited) = match self.look(before.take()) {
                 Found::Item(item, waited, false) => (item, waited),
                 Found::Item(item, waited, true) => {
-                    // tokio runs a task that was woken here on this very thread, which is not free before this
-                    // worker lets go of it: if what it does now blocks the thread, that may be never.
+                    // tokio put the woken worker into this thread's LIFO slot, where no other thread can take it.
+                    // Yielding lets it start before this worker's reconcile can block the thread.
                     let_another_go_first().await;
                     if self.lock().queue.is_shut_down() {
                         return None;
@@ -189,16 +185,16 @@ impl<K: Key> WorkQueue<K> {
         }
     }
 
-    /// Ends the run `before`, then takes a key. A worker that finds nothing counts as waiting from here on.
+    /// Ends the run `before`, then takes a key. A worker without a key counts as waiting from here on.
     fn look(&self, before: Option<WorkItem<K>>) -> Found<K> {
-        // One of another queue is dropped, which ends its run.
+        // The drop of an item of another queue ends its run.
         let mut before = before.filter(|before| before.is_of(self));
-        // All workers share its count, so cloning it is costly.
+        // All workers share the reference count, so cloning the handle is costly.
         let handle = before.as_mut().and_then(|before| before.queue.take());
         let now = self.now();
         let mut state = self.lock();
         let worked = before.as_ref().map(|before| state.queue.done(now, before.id));
-        // The worker that sleeps until the next deadline may be this one: another one has to take over.
+        // This worker may be the one that slept until the next deadline: another has to take over.
         let is_awaited = state.waiting > 0
             && state.queue.next_deadline().is_some_and(|deadline| deadline <= now);
         let found = match state.queue.take(now) {
@@ -224,13 +220,13 @@ impl<K: Key> WorkQueue<K> {
         if wakes {
             self.shared.wake.notify_one();
         }
-        // Without the lock: dropping the key, and whatever the observer does, must not delay others.
+        // Without the lock: dropping the key and the observer must not delay others.
         drop(before);
         worked.into_iter().for_each(|worked| self.shared.observer.done(worked));
         found
     }
 
-    /// Returns when this worker is woken, or the time has come.
+    /// Waits until this worker is woken or the deadline has passed.
     async fn until(&self, deadline: Option<Nanos>) {
         let woken = self.shared.wake.notified();
         match deadline {
@@ -243,7 +239,7 @@ impl<K: Key> WorkQueue<K> {
         }
     }
 
-    /// Keys that are ready to be taken, or wait only for the overall rate.
+    /// Returns the number of keys that are ready or wait only for the overall rate.
     pub fn len(&self) -> usize {
         self.change(|queue, now| {
             queue.fire(now);
@@ -256,18 +252,18 @@ impl<K: Key> WorkQueue<K> {
         self.len() == 0
     }
 
-    /// The current state. Takes time proportional to the number of keys being processed.
+    /// Returns the current state, in time proportional to the number of keys being processed.
     pub fn snapshot(&self) -> Snapshot<K> {
         self.change(|queue, now| queue.snapshot(now))
     }
 
-    /// No more keys come in and none goes out: those that wait are forgotten.
+    /// Shuts the queue down: no key is accepted or handed out, and waiting keys are forgotten.
     pub fn shut_down(&self) {
         self.change(|queue, now| queue.shut_down(now));
         self.shared.wake.notify_one();
     }
 
-    /// Changes the queue, then, without the lock, wakes a worker if there is something to do.
+    /// Changes the queue, then, without the lock, wakes a worker if necessary.
     fn change<T>(&self, change: impl FnOnce(&mut RateLimited<K>, Nanos) -> T) -> T {
         let now = self.now();
         let mut state = self.lock();
@@ -284,8 +280,8 @@ impl<K: Key> WorkQueue<K> {
         result
     }
 
-    /// Takes the lock. A thread pauses before each further try, twice as long each time, and sleeps only after
-    /// [`PAUSES`]: to sleep and to be woken costs both threads more than to wait.
+    /// Takes the lock. A thread spins before each further try, twice as long each time, and sleeps only after
+    /// [`PAUSES`]: sleeping and waking costs both threads more than spinning.
     fn lock(&self) -> MutexGuard<'_, State<K>> {
         let state = &self.shared.state.0;
         for pause in 0..PAUSES {
@@ -333,8 +329,8 @@ impl<K: Key> Drop for Waiting<'_, K> {
     }
 }
 
-/// Like `tokio::task::yield_now`, which would hide this task until the thread has nothing else to do: other threads
-/// can take it at once.
+/// Yields once. Unlike with `tokio::task::yield_now`, which defers the task until the thread is idle, other threads can
+/// take it at once.
 async fn let_another_go_first() {
     let mut has_yielded = false;
     poll_fn(|context| {

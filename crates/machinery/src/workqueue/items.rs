@@ -1,7 +1,7 @@
-//! State of each key of the queue: items, identified by a `u32`, and a table from key to item.
+//! State of each key: items, identified by a `u32`, and a table from key to item.
 //!
-//! Items are in chunks, so growing never copies what is there and never wastes more than one chunk: at a
-//! cold start every object's key waits at once.
+//! Items are stored in chunks: growing copies nothing and wastes at most one chunk, although at a cold start the key of
+//! every object waits at once.
 
 use std::hash::BuildHasher;
 
@@ -19,15 +19,15 @@ pub(super) const NEVER: Nanos = Nanos::MAX;
 /// Items per chunk.
 const CHUNK: usize = 512;
 
-/// All that the queue knows about one key. The fields belong to these layers: flags and times to
-/// `queue.rs`, tenant and links to `fair.rs`, timers to `timers.rs`, failures to `rate_limited.rs`.
+/// State of one key. Flags and times belong to `queue.rs`, tenant and links to `fair.rs`, timers to `timers.rs`,
+/// failures to `rate_limited.rs`.
 pub(super) struct Item<K> {
     /// `None` only in a free item.
     pub(super) key: Option<K>,
     /// Time of the first request for the wanted run. Meaningful while QUEUED or DIRTY.
     pub(super) asked_at: Nanos,
-    /// When its timer is due, or NEVER: its retry or requeue; for a key in the line of retries, the end of its
-    /// patience with the overall rate.
+    /// Due time of its timer, or NEVER: its retry or requeue, or in [`Priority::Retry`] the end of its patience with
+    /// the overall rate.
     pub(super) due: Nanos,
     /// Index into the tenants.
     pub(super) tenant: u32,
@@ -35,13 +35,13 @@ pub(super) struct Item<K> {
     pub(super) prev: u32,
     /// While QUEUED, the next item in the tenant's line.
     pub(super) next: u32,
-    /// Failures in a row, each after the backoff of the previous one had passed.
+    /// Consecutive failures, each after the backoff of the previous one.
     pub(super) failures: u8,
     /// See the constants.
     pub(super) flags: u8,
-    /// The priority it is in while QUEUED; the one it was taken from while PROCESSING.
+    /// Its priority while QUEUED; while PROCESSING, the one it was taken from.
     pub(super) priority: Priority,
-    /// The priority it will be in next; meaningful while DIRTY.
+    /// Its next priority; meaningful while DIRTY.
     pub(super) wanted: Priority,
 }
 
@@ -49,18 +49,18 @@ pub(super) struct Item<K> {
 pub(super) const QUEUED: u8 = 1;
 /// Taken, not done.
 pub(super) const PROCESSING: u8 = 2;
-/// Requested while PROCESSING or HELD: it is queued when that ends.
+/// Requested while PROCESSING or HELD: queued when that ends.
 pub(super) const DIRTY: u8 = 4;
-/// Its retry came due while PROCESSING: unless forgotten, it is queued when that ends.
+/// Its retry came due while PROCESSING: unless forgotten, queued when that ends.
 pub(super) const RETRY_DUE: u8 = 8;
-/// The server wants this key left alone until its retry is due; requesting it does not help.
+/// A Retry-After applies: requests do not run before the retry is due.
 pub(super) const HELD: u8 = 16;
 
-/// Nothing is known about its key; it has a place among the idle items.
+/// Without state, in a slot of the idle items.
 const IDLE: u8 = 32;
 
-/// Places for idle items: several times the number of workers, so that few share a place; 1 KiB. Few in
-/// tests, so that models see items being freed.
+/// Slots for idle items: several times the number of workers, so that few share a slot; 1 KiB. Few in tests, so that
+/// models cover freed items.
 const PLACES: usize = if cfg!(test) { 2 } else { 256 };
 
 /// The items and the table.
@@ -69,9 +69,9 @@ pub(super) struct Items<K> {
     free: Vec<u32>,
     /// Every item with a key.
     table: HashTable<u32>,
-    /// Items of keys that are done, each at the place that its hash says, until another takes it. A key
-    /// that is done is often wanted again soon, because of the news of what its run wrote. It is then
-    /// found without the table, where each lookup among a million keys waits for memory.
+    /// Items of finished keys, each in the slot of its hash until another replaces it. A finished key is often
+    /// requested again soon, when the watch reports what its run wrote. It is then found without a table lookup, which
+    /// among a million keys is a cache miss.
     idle: Box<[u32; PLACES]>,
     idle_len: usize,
     hasher: DefaultHashBuilder,
@@ -107,7 +107,7 @@ impl<K> Item<K> {
         self.flags &= !flag;
     }
 
-    /// Nothing waits for it, it waits for nothing, and it is not idle yet.
+    /// Returns whether it has no run, request or timer, and is not idle yet.
     pub(super) fn is_unwanted(&self) -> bool {
         !self.is(QUEUED | PROCESSING | DIRTY | RETRY_DUE | IDLE) && self.due == NEVER
     }
@@ -127,18 +127,18 @@ impl<K: Key> Items<K> {
         }
     }
 
-    /// Keys about which anything is known.
+    /// Keys with state.
     pub(super) fn len(&self) -> usize {
         self.table.len() - self.idle_len
     }
 
-    /// The item of a key about which anything is known.
+    /// Returns the item of a key with state.
     pub(super) fn find(&self, key: &K) -> Option<u32> {
         let id = self.look(self.hasher.hash_one(key), key)?;
         (!self.get(id).is(IDLE)).then_some(id)
     }
 
-    /// The item of a key about which something will be known.
+    /// Returns the item of a key, which is no longer idle.
     pub(super) fn enter(&mut self, key: &K) -> Option<u32> {
         let hash = self.hasher.hash_one(key);
         let id = self.look(hash, key)?;
@@ -186,8 +186,7 @@ impl<K: Key> Items<K> {
         u32::try_from(before + last.len() - 1).expect("fewer keys than four thousand million")
     }
 
-    /// Nothing is known about a key any more. If its item takes the place of another, that one is free;
-    /// returns its tenant.
+    /// Makes an item without state idle. Frees the item that was in its slot, and returns the tenant of that one.
     pub(super) fn retire(&mut self, id: u32) -> Option<u32> {
         let hash = hash_of(&self.hasher, self.get(id));
         let former = std::mem::replace(&mut self.idle[hash as usize % PLACES], id);
@@ -197,7 +196,7 @@ impl<K: Key> Items<K> {
         (former != NONE).then(|| self.remove(former))
     }
 
-    /// Frees an idle item that has lost its place; returns its tenant.
+    /// Frees an idle item that was replaced; returns its tenant.
     fn remove(&mut self, id: u32) -> u32 {
         self.idle_len -= 1;
         let hash = hash_of(&self.hasher, self.get(id));
@@ -220,7 +219,7 @@ impl<K: Key> Items<K> {
     }
 }
 
-/// The hash of an item's key. Only a free item has none, and the table has no free items.
+/// Returns the hash of an item's key. Only free items have no key, and the table has no free items.
 fn hash_of<K: Key>(hasher: &DefaultHashBuilder, item: &Item<K>) -> u64 {
     item.key.as_ref().map_or(0, |key| hasher.hash_one(key))
 }

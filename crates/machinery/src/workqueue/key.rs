@@ -5,26 +5,25 @@ use std::hash::Hash;
 
 /// The name of a piece of work. Two equal keys are the same piece of work.
 ///
-/// Cloned when the queue gets to know it and each time it is taken, so a clone should be cheap
-/// (reference counts, no copies).
+/// The queue clones a key when it first stores it and each time it is taken, so a clone should be cheap (reference
+/// counts, no copies).
 pub trait Key: Clone + Eq + Hash + Debug + Send + Sync + 'static {
-    /// On whose behalf the work is done. Tenants take turns.
+    /// The owner of the work. Tenants are served round robin.
     type Tenant: Clone + Eq + Hash + Send + Sync + 'static;
 
     /// The tenant of this key. Equal keys have equal tenants.
     fn tenant(&self) -> &Self::Tenant;
 }
 
-/// Urgency of a key. A higher priority goes first, but never keeps a lower one waiting forever: see
-/// [`Priority::EVERY`].
+/// Urgency of a key. A higher priority goes first, but cannot starve a lower one: see [`Priority::EVERY`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
-    /// Retries after the second failure in a row. Only the queue itself puts keys here; if
-    /// requested from outside, it means [`Priority::Low`].
+    /// Retries after the second consecutive failure. Only the queue uses this; a request from outside with it gets
+    /// [`Priority::Low`].
     Retry,
-    /// The initial list, resyncs and timers: no user waits for one of them in particular.
+    /// The initial list, resyncs and timers: no user waits for a particular key.
     Low,
-    /// Something changed: somebody may be watching.
+    /// Changes: a user can be waiting.
     High,
 }
 
@@ -34,10 +33,9 @@ impl Priority {
     /// All priorities, lowest first; the order of [`Snapshot::depth`](super::Snapshot::depth).
     pub const ALL: [Priority; 3] = [Priority::Retry, Priority::Low, Priority::High];
 
-    /// The ageing bound, in the order of [`Priority::ALL`]: a priority with waiting keys is served at least
-    /// once in this many gets, however many keys arrive above it (for [`Priority::Retry`]: gets at
-    /// which the overall limit lets a retry through). One get in eight is enough to work off an
-    /// initial list on a busy day, and costs people at most an eighth of the speed.
+    /// Maximum gets between two of a priority with waiting keys, in the order of [`Priority::ALL`], however many keys
+    /// arrive above it. For [`Priority::Retry`], only gets at which the overall limit permits a retry count. One get in
+    /// eight is enough to finish an initial list under load, and costs urgent keys at most an eighth of the speed.
     pub const EVERY: [u32; 3] = [16, 8, 1];
 
     /// A static word, for metric labels.

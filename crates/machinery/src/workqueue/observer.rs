@@ -1,17 +1,17 @@
-//! The queue as seen from outside.
+//! Observers and snapshots of a queue.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::key::Priority;
 
-/// Notified of every key that goes out and every run that ends; metrics implement it. Every method
-/// has an empty default, is called without any lock held, and runs in the worker: it must be quick
-/// and must not block. Plain numbers, as opposed to distributions, are in [`Snapshot`].
+/// Receives an event for every key taken and every run ended; metrics implement it. Every method has an empty default,
+/// is called without a lock, and runs in the worker: it must be quick and must not block. Counts, as opposed to
+/// distributions, are in [`Snapshot`].
 pub trait Observer: Send + Sync + 'static {
     /// A worker took a key from `priority`, `waited` after its run was requested (client-go:
-    /// `workqueue_queue_duration_seconds`). Time in backoff or held by a Retry-After does not
-    /// count; time waiting for the key's previous run to finish does.
+    /// `workqueue_queue_duration_seconds`). Time in a backoff or Retry-After does not count; time waiting for the key's
+    /// previous run does.
     fn dequeued(&self, priority: Priority, waited: Duration) {
         let _ = (priority, waited);
     }
@@ -37,24 +37,23 @@ impl<T: Observer + ?Sized> Observer for Arc<T> {
 /// The state of a queue at one moment. client-go's names are given where they exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot<K> {
-    /// Runs requested so far that were not requested already (`workqueue_adds_total`); a retry or
-    /// timer counts when it is due.
+    /// Runs requested so far, without repeated requests (`workqueue_adds_total`). A retry or timer counts when it is
+    /// due.
     pub adds: u64,
     /// Delays and retries requested so far (`workqueue_retries_total`).
     pub retries: u64,
-    /// Runs requested that have not begun, in the order of [`Priority::ALL`] (their sum:
-    /// `workqueue_depth`): keys ready to be taken and, as in client-go, keys being processed that
-    /// were requested again. Those in [`Priority::Retry`] may wait for the overall rate.
+    /// Runs requested that have not begun, in the order of [`Priority::ALL`] (their sum: `workqueue_depth`): keys ready
+    /// to be taken and, as in client-go, keys requested again while being processed. Keys in [`Priority::Retry`] can be
+    /// waiting for the overall rate.
     pub depth: [usize; 3],
     /// Timers set: backoffs and requeues.
     pub delayed: usize,
     /// Keys being processed.
     pub processing: usize,
-    /// Keys the queue knows anything about.
+    /// Keys with state in the queue.
     pub known: usize,
-    /// The total age of all runs under way (`workqueue_unfinished_work_seconds`).
+    /// Total age of all running runs (`workqueue_unfinished_work_seconds`).
     pub unfinished: Duration,
-    /// The key that has been processed the longest, and for how long
-    /// (`workqueue_longest_running_processor_seconds`).
+    /// The key that has been processed longest, and its duration (`workqueue_longest_running_processor_seconds`).
     pub oldest: Option<(K, Duration)>,
 }

@@ -1,4 +1,4 @@
-//! The first layer: keys that wait to be taken and keys that are being processed.
+//! The first layer: waiting keys and keys being processed.
 //!
 //! | a key is …     | flags               | an add …                      | leaves by        |
 //! |----------------|---------------------|-------------------------------|------------------|
@@ -27,7 +27,7 @@ pub(super) struct Next<K> {
     pub(super) waited: Duration,
 }
 
-/// Ready keys and keys being processed. Knows nothing of timers.
+/// Ready keys and keys being processed, without timers.
 pub(super) struct Queue<K: Key> {
     pub(super) items: Items<K>,
     pub(super) lines: FairQueue<K>,
@@ -38,7 +38,7 @@ pub(super) struct Queue<K: Key> {
 // === impl Queue ===
 
 impl<K: Key> Queue<K> {
-    /// `share`: while another tenant waits, a tenant with this many running keys is passed over.
+    /// `share`: while another tenant waits, a tenant with this many running keys is skipped.
     pub(super) fn new(share: usize) -> Queue<K> {
         Queue { items: Items::new(), lines: FairQueue::new(share), runs: HashMap::new() }
     }
@@ -47,7 +47,7 @@ impl<K: Key> Queue<K> {
         self.runs.len()
     }
 
-    /// The item of a key, created if need be; the caller sets a flag or a timer on it.
+    /// Returns the item of a key, created if necessary. The caller sets a flag or a timer on it.
     pub(super) fn enter(&mut self, key: &K) -> u32 {
         self.items.enter(key).unwrap_or_else(|| {
             let tenant = self.lines.enter(key.tenant());
@@ -55,7 +55,7 @@ impl<K: Key> Queue<K> {
         })
     }
 
-    /// Requests a run. Returns true if none was requested already.
+    /// Requests a run. Returns false if one was requested already.
     pub(super) fn mark(&mut self, now: Nanos, id: u32, priority: Priority) -> bool {
         let item = self.items.get_mut(id);
         if item.is(QUEUED) {
@@ -80,7 +80,7 @@ impl<K: Key> Queue<K> {
         true
     }
 
-    /// Queues a key that was requested when it could not be queued, if it can be now.
+    /// Queues a key that was requested while it could not be queued, if it can be now.
     pub(super) fn settle(&mut self, id: u32) {
         let item = self.items.get_mut(id);
         if !item.is(DIRTY) || item.is(PROCESSING | HELD) {
@@ -92,7 +92,7 @@ impl<K: Key> Queue<K> {
         self.lines.push(&mut self.items, id, priority);
     }
 
-    /// Takes the next key. `retries`: whether it may be one of [`Priority::Retry`].
+    /// Takes the next key. `retries`: whether it can be of [`Priority::Retry`].
     pub(super) fn take(&mut self, now: Nanos, retries: bool) -> Option<Next<K>> {
         let id = self.lines.pop(&mut self.items, retries)?;
         self.runs.insert(id, now);
@@ -106,7 +106,7 @@ impl<K: Key> Queue<K> {
         Some(Next { id, key, priority, waited })
     }
 
-    /// Ends a run; returns how long it took. The caller settles or releases the item.
+    /// Ends a run and returns its duration. The caller settles or releases the item.
     pub(super) fn done(&mut self, now: Nanos, id: u32) -> Duration {
         let item = self.items.get_mut(id);
         item.clear(PROCESSING);
@@ -115,8 +115,8 @@ impl<K: Key> Queue<K> {
         Duration::from_nanos(now.saturating_sub(began))
     }
 
-    /// Queues a key again that was taken and not run, in the priority that it was taken from or one that
-    /// was requested meanwhile. Returns that priority.
+    /// Queues a key again that was taken but not run, in its priority or a higher one requested meanwhile. Returns that
+    /// priority.
     pub(super) fn put_back(&mut self, id: u32) -> Priority {
         self.done(0, id);
         let item = self.items.get_mut(id);
@@ -128,7 +128,7 @@ impl<K: Key> Queue<K> {
         priority
     }
 
-    /// Forgets the key if nothing needs it any more.
+    /// Retires the item of a key without state.
     pub(super) fn release(&mut self, id: u32) {
         if self.items.get(id).is_unwanted()
             && let Some(tenant) = self.items.retire(id)
@@ -137,7 +137,7 @@ impl<K: Key> Queue<K> {
         }
     }
 
-    /// Discards every key that waits in a line, and every request for those being processed.
+    /// Discards every waiting key, and every request for a key being processed.
     pub(super) fn abandon(&mut self) {
         while let Some(id) = self.lines.pop(&mut self.items, true) {
             self.items.get_mut(id).clear(QUEUED);

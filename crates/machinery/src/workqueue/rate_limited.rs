@@ -1,11 +1,9 @@
-//! The second layer: keys that come later, and keys that failed and come back after a backoff, within
-//! an overall rate.
+//! The second layer: delayed keys, and retries with a backoff and an overall rate.
 //!
-//! A retry of a key is *pending* from the failure until its backoff has passed. Then it is queued:
-//! after the first failure in the priority the key was taken from, after further ones in
-//! [`Priority::Retry`], which the overall rate limits. While it is there, the retry timer marks the end
-//! of its patience, after which the key moves to [`Priority::Low`]. So a retry timer means
-//! "pending" unless the key is queued in that priority.
+//! A retry is *pending* from the failure until its backoff has passed. Then it is queued: after the first failure in
+//! the priority the key was taken from, after further ones in [`Priority::Retry`], which the overall rate limits.
+//! There, the key's timer is the end of its patience, after which it moves to [`Priority::Low`]. So a timer means
+//! "pending" unless the key is queued in [`Priority::Retry`].
 
 use std::time::Duration;
 
@@ -25,8 +23,7 @@ pub(super) struct RateLimited<K: Key> {
     limits: Limits,
     random: fastrand::Rng,
     is_shut_down: bool,
-    /// The latest time seen: clocks are read before the lock is taken, so times may arrive out of
-    /// order.
+    /// The latest time seen. Clocks are read before the lock is taken, so times can arrive out of order.
     now: Nanos,
     /// Runs requested since the start.
     adds: u64,
@@ -37,7 +34,7 @@ pub(super) struct RateLimited<K: Key> {
 // === impl RateLimited ===
 
 impl<K: Key> RateLimited<K> {
-    /// `workers`: the number of those who take keys, of whom one tenant gets half while another waits.
+    /// `workers`: number of workers. One tenant gets half of them while another waits.
     pub(super) fn new(limits: Limits, workers: usize) -> RateLimited<K> {
         RateLimited {
             queue: Queue::new((workers / 2).max(1)),
@@ -70,14 +67,14 @@ impl<K: Key> RateLimited<K> {
         self.retries += 1;
         let id = self.queue.enter(key);
         if !self.is_throttled(id) {
-            // A retry of an earlier run that came due during this one is not wanted any more.
+            // The retry of an earlier run that came due during this one is superseded.
             self.queue.items.get_mut(id).clear(RETRY_DUE);
             let due = after(now, delay);
             self.timers.set(&mut self.queue.items, id, due);
         }
     }
 
-    /// Counts a failure and retries the key after a backoff; returns how long that is.
+    /// Counts a failure and schedules a retry after a backoff. Returns its length.
     pub(super) fn retry(&mut self, now: Nanos, key: &K, retry: Retry) -> Duration {
         let now = self.fire(now);
         if self.is_shut_down {
@@ -91,15 +88,15 @@ impl<K: Key> RateLimited<K> {
         let pending = self.pending(id);
         let item = self.queue.items.get_mut(id);
         item.clear(RETRY_DUE);
-        // A run that outside events caused before the backoff had passed does not count. What is
-        // pending without a failure is a requeue.
+        // A run that outside events caused before the backoff had passed does not count. A pending timer without a
+        // failure is a requeue.
         if pending.is_none() || item.failures == 0 {
             item.failures = item.failures.saturating_add(1);
         }
         let before = item.failures - 1;
         let backoff = retry.backoff.delay(u32::from(before));
         let jitter = 1.0 + self.limits.jitter.clamp(0.0, 1.0) * self.random.f64();
-        // A backoff too long to stretch counts as forever.
+        // A backoff that overflows never ends.
         let stretched = Duration::try_from_secs_f64(backoff.as_secs_f64() * jitter);
         let mut due = after(now, stretched.unwrap_or(Duration::MAX));
         due = pending.map_or(due, |pending| pending.min(due));
@@ -113,7 +110,7 @@ impl<K: Key> RateLimited<K> {
         Duration::from_nanos(due - now)
     }
 
-    /// Ends a row of failures: the pending retry is cancelled, the next failure is the first.
+    /// Ends the failure streak: cancels the pending retry and resets the count.
     pub(super) fn forget(&mut self, now: Nanos, key: &K) {
         self.fire(now);
         let Some(id) = self.queue.items.find(key) else { return };
@@ -127,7 +124,7 @@ impl<K: Key> RateLimited<K> {
         self.queue.release(id);
     }
 
-    /// Failures in a row.
+    /// Returns the number of consecutive failures.
     pub(super) fn requeues(&self, key: &K) -> u32 {
         let items = &self.queue.items;
         items.find(key).map_or(0, |id| u32::from(items.get(id).failures))
@@ -144,8 +141,7 @@ impl<K: Key> RateLimited<K> {
         Some(next)
     }
 
-    /// Takes a key back that was taken and not run: nothing counts, neither a run nor a failure, and
-    /// its priority stays.
+    /// Puts back a key that was taken but not run. Counts neither a run nor a failure, and keeps the priority.
     pub(super) fn put_back(&mut self, now: Nanos, id: u32) {
         let now = self.fire(now);
         if self.is_shut_down {
@@ -154,7 +150,7 @@ impl<K: Key> RateLimited<K> {
             return;
         }
         if self.queue.put_back(id) == Priority::Retry {
-            // Its token is lost: governor takes none back.
+            // Its token is lost: governor's tokens cannot be returned.
             let patience = after(now, self.limits.retry_patience);
             self.timers.set(&mut self.queue.items, id, patience);
         }
@@ -180,8 +176,8 @@ impl<K: Key> RateLimited<K> {
         took
     }
 
-    /// Queues what is due by now. Every operation that is given the time calls it first, so that
-    /// what was due earlier comes before what is added later. Returns the time to continue with.
+    /// Queues the keys whose timers are due. Every operation that has the time calls it first, to keep the order.
+    /// Returns the time to continue with.
     #[inline]
     pub(super) fn fire(&mut self, now: Nanos) -> Nanos {
         self.now = self.now.max(now);
@@ -191,7 +187,7 @@ impl<K: Key> RateLimited<K> {
         self.now
     }
 
-    /// Out of line, since usually nothing is due.
+    /// Out of line, since usually no timer is due.
     #[cold]
     fn fire_all(&mut self, now: Nanos) {
         while let Some((due, id)) = self.timers.pop(&mut self.queue.items, now) {
@@ -199,7 +195,7 @@ impl<K: Key> RateLimited<K> {
         }
     }
 
-    /// A run is wanted for a reason other than a failure.
+    /// Requests a run for a reason other than a failure.
     fn ask(&mut self, now: Nanos, id: u32, priority: Priority) {
         if self.is_throttled(id) {
             // The overall rate no longer applies to it, so it needs no patience.
@@ -217,12 +213,12 @@ impl<K: Key> RateLimited<K> {
         let item = queue.items.get_mut(id);
         item.clear(HELD);
         if item.is(QUEUED) {
-            // Either its patience has run out, or something else was faster than the retry.
+            // Either its patience has run out, or another request came before the retry.
             queue.mark(due, id, Priority::Low);
         } else if item.is(PROCESSING) {
             item.set(RETRY_DUE);
         } else if item.is(DIRTY) {
-            // It was held until now, which does not count as waiting in the queue.
+            // The time of a Retry-After does not count as waiting in the queue.
             item.asked_at = due;
             queue.settle(id);
         } else {
@@ -230,11 +226,11 @@ impl<K: Key> RateLimited<K> {
         }
     }
 
-    /// Puts a retry that is due into its line.
+    /// Queues a retry that is due.
     fn enqueue_retry(&mut self, due: Nanos, id: u32) {
         let item = self.queue.items.get(id);
         if item.failures <= 1 {
-            // A requeue is a timer: no user waits for it in particular.
+            // A requeue is a timer: no user waits for this key.
             let priority =
                 if item.failures == 0 { Priority::Low } else { item.priority.max(Priority::Low) };
             self.mark(due, id, priority);
@@ -245,7 +241,7 @@ impl<K: Key> RateLimited<K> {
         self.timers.set(&mut self.queue.items, id, patience);
     }
 
-    /// Until when a retry of the key waits for its backoff, if one does.
+    /// Returns when the pending retry or requeue of the key is due, if it has one.
     fn pending(&self, id: u32) -> Option<Nanos> {
         if self.is_throttled(id) {
             return None;
@@ -263,14 +259,14 @@ impl<K: Key> RateLimited<K> {
         self.timers.cancel(&mut self.queue.items, id);
     }
 
-    /// Returns the time at which something becomes ready that is not ready yet, if nothing is added.
+    /// Returns when the next key becomes ready if nothing is added.
     pub(super) fn next_deadline(&self) -> Option<Nanos> {
         let timer = self.timers.first();
         let token = (self.depth()[Priority::Retry.index()] > 0).then(|| self.bucket.next());
         [timer, token].into_iter().flatten().min()
     }
 
-    /// Keys that could be taken now. Those delayed by the overall rate count as at most one.
+    /// Returns the number of keys that can be taken now. Those delayed by the overall rate count as at most one.
     pub(super) fn ready(&self) -> usize {
         let [retry, initial, people] = self.depth();
         initial + people + usize::from(retry > 0 && self.lets_retries_through())
@@ -295,7 +291,7 @@ impl<K: Key> RateLimited<K> {
         self.queue.processing()
     }
 
-    /// Keys about which anything is known.
+    /// Keys with state.
     pub(super) fn known(&self) -> usize {
         self.queue.items.len()
     }
@@ -324,7 +320,7 @@ impl<K: Key> RateLimited<K> {
         }
     }
 
-    /// From now on no key comes in, no timer fires, and nothing goes out.
+    /// Shuts the queue down: no key is accepted or handed out and no timer fires.
     pub(super) fn shut_down(&mut self, now: Nanos) {
         self.fire(now);
         self.is_shut_down = true;

@@ -1,5 +1,5 @@
-//! Timers, earliest first. An item knows when its own timer is due, so it can be moved or cancelled: nothing is
-//! left behind, and nothing fires that is no longer wanted.
+//! Timers, earliest first. An item stores its due time, so its timer can be moved or cancelled without leaving an entry
+//! behind.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::key::Key;
 /// Nanoseconds since the queue was created: enough for 584 years.
 pub(super) type Nanos = u64;
 
-/// Every timer that is set: when it is due, and its item.
+/// Due time and item of every timer.
 pub(super) struct Timers(BTreeSet<(Nanos, u32)>);
 
 // === impl Timers ===
@@ -44,7 +44,7 @@ impl Timers {
         }
     }
 
-    /// Takes the first timer that is due by `now`: its time, and its item.
+    /// Takes the first timer that is due by `now`. Returns its time and its item.
     pub(super) fn pop<K: Key>(&mut self, items: &mut Items<K>, now: Nanos) -> Option<(Nanos, u32)> {
         let first = self.0.first().copied().filter(|(due, _)| *due <= now)?;
         self.cancel(items, first.1);
@@ -52,7 +52,7 @@ impl Timers {
     }
 }
 
-/// `delay` after `now`, or the end of time.
+/// Returns `now` plus `delay`, capped below [`NEVER`].
 pub(super) fn after(now: Nanos, delay: Duration) -> Nanos {
     let delay = Nanos::try_from(delay.as_nanos()).unwrap_or(NEVER);
     now.saturating_add(delay).min(NEVER - 1)
