@@ -1,7 +1,7 @@
-//! From a change in a store to the keys that must be reconciled for it.
+//! Handlers that enqueue the keys to reconcile after a change in a store.
 //!
-//! Each function makes a handler of deltas. `initial` means that the delta comes from the first
-//! list or a resync: no user waits for it in particular, so it goes to [`Priority::Low`].
+//! `initial` means that the delta comes from the first list or a resync: no user waits for it, so it gets
+//! [`Priority::Low`].
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -29,8 +29,8 @@ pub fn for_object<V: Object>(handle: Handle) -> impl Fn(&Delta<V>, bool) + Send 
     }
 }
 
-/// Enqueues the controller of the object, if it is of this kind (same group, any version). If the
-/// object changed hands, enqueues both.
+/// Enqueues the controller of the object, if it is of this kind (same group, any version). If the object got another
+/// controller, enqueues both.
 pub fn for_owner<V: Object>(
     handle: Handle,
     kind: Kind,
@@ -46,9 +46,9 @@ pub fn for_owner<V: Object>(
     }
 }
 
-/// Enqueues the keys that `keys` returns for the object, and for what it was before. `keys` may read
-/// stores, such as the objects that an index has for this one. It is called while the change is
-/// being reported: it must neither block nor write to a store.
+/// Enqueues the keys that `keys` returns for the new and the old state of the object. `keys` can read stores, for
+/// example through an index. It is called while the change is being reported: it must neither block nor write to a
+/// store.
 pub fn for_mapped<V: Object>(
     handle: Handle,
     keys: impl Fn(&V) -> Vec<ObjectKey> + Send + Sync + 'static,
@@ -56,15 +56,15 @@ pub fn for_mapped<V: Object>(
     move |delta, initial| {
         let (old, new) = sides(delta);
         for side in old.into_iter().chain([new]) {
-            // A key named by both sides is one piece of work.
+            // The queue merges a key that both states return.
             keys(side).iter().for_each(|key| handle.queue.add_with(key, priority(initial)));
         }
     }
 }
 
-/// Wakes every key whose last pass waited for the name of an object
-/// ([`Class::Waiting`](super::Class::Waiting)) when that object goes or changes hands. The view's kind is
-/// known at compile time: a pass waits for a name of a kind.
+/// Enqueues every key whose last reconcile waited for the name of an object ([`Class::Waiting`](super::Class::Waiting))
+/// when that object is deleted or gets another controller. The view's kind must be known at compile time, because keys
+/// wait for a name of a kind.
 pub fn waiting_when_freed<V: Resource>(
     handle: Handle,
 ) -> impl Fn(&Delta<V>, bool) + Send + Sync + 'static {
@@ -81,7 +81,7 @@ pub fn waiting_when_freed<V: Resource>(
     }
 }
 
-/// Notes the controllers of objects that go, if they are of this kind.
+/// Records the controllers of deleted objects, if they are of this kind.
 pub(crate) fn note_bereaved<V: Object>(
     bereaved: Arc<Mutex<HashSet<ObjectKey>>>,
     kind: Kind,
@@ -99,7 +99,7 @@ fn priority(initial: bool) -> Priority {
     if initial { Priority::Low } else { Priority::High }
 }
 
-/// The previous and the latest state of the object.
+/// Returns the old and the new state of the object.
 fn sides<V>(delta: &Delta<V>) -> (Option<&V>, &V) {
     match delta {
         Delta::Added(new) | Delta::Deleted(new) => (None, new),
@@ -107,7 +107,7 @@ fn sides<V>(delta: &Delta<V>) -> (Option<&V>, &V) {
     }
 }
 
-/// The key of the object's controller, if the controller is of this kind.
+/// Returns the key of the object's controller, if the controller is of this kind.
 fn owner<V: Object>(kind: &Kind, object: &V) -> Option<ObjectKey> {
     let meta = object.meta();
     let Owner { api_version, kind: name_of_kind, name, .. } = meta.owner.as_ref()?;

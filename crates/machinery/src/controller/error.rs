@@ -1,4 +1,4 @@
-//! Errors: what to do about them.
+//! Errors and how they are retried.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::client;
 use crate::object::{Kind, ObjectKey, Resource};
 use crate::store::UnknownIndex;
 
-/// The name of an object that has to go before another one can have it.
+/// The name of an object that has to be deleted before another object can use it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Name {
     /// Its kind.
@@ -18,42 +18,41 @@ pub struct Name {
 /// Classes of errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// Try again with backoff: network, 5xx, 429.
+    /// A network failure, 5xx or 429: retried with backoff.
     Transient,
-    /// Somebody was faster: try again soon, at debug level.
+    /// Another client wrote first: retried soon, logged at debug level.
     Conflict,
-    /// Not allowed, by RBAC, quota or admission: try again slowly; a person must act.
+    /// Refused by RBAC, quota or admission: retried slowly; manual action required.
     Forbidden,
-    /// A foreign object has the name of a child ([`Problem::waits_for`]): try again when it
-    /// goes or changes hands, and as slowly as if it was forbidden, in case no watch shows that.
+    /// An object that another owner manages has the desired name ([`Problem::waits_for`]): retried when it is deleted
+    /// or gets another controller, and as slowly as `Forbidden`, in case no watch reports that.
     Waiting,
-    /// The API server does not serve a kind: try again with pauses of up to half a minute; a person
-    /// must act.
+    /// The API server does not serve a kind: retried with pauses of up to 30 s; manual action required.
     NotServed,
-    /// Wrong until the object changes: not retried.
+    /// Invalid until the object changes: not retried.
     Terminal,
 }
 
 impl Class {
-    /// The class of a failed call to the API server.
+    /// Returns the class of a failed call to the API server.
     pub fn of(error: &client::Error) -> Class {
         match error.code() {
-            // No pass can help: neither an object nor its name is missing.
+            // The kind itself is missing, not an object.
             Some(404) if error.is_not_served() => Class::NotServed,
-            // The read state is out of date; the next pass reads the current state.
+            // The state that was read is out of date; the next reconcile reads the current state.
             Some(404 | 409) => Class::Conflict,
-            // Even invalid requests are retried, slowly: a policy that refuses them may change, and a namespace
-            // that is being deleted may be created again. So may what a kind, or a proxy, takes.
+            // Even invalid requests are retried, slowly: the policy that refuses them can change, a namespace being
+            // deleted can be created again, and a kind or a proxy can accept other requests later.
             Some(400 | 403 | 405 | 406 | 413 | 415 | 422) => Class::Forbidden,
             Some(500) if error.is_unmergeable() => Class::Forbidden,
-            // A name that no object can have, or a body that is no JSON.
+            // An impossible name, or a body that is not JSON.
             None if matches!(error, client::Error::Request(_)) => Class::Terminal,
-            // This includes 401: the token was not renewed in time, which fixes itself.
+            // This includes 401: the token was not renewed in time, which resolves itself.
             _ => Class::Transient,
         }
     }
 
-    /// All of them.
+    /// All classes.
     pub const ALL: [Class; 6] = [
         Class::Transient,
         Class::Conflict,
@@ -76,21 +75,21 @@ impl Class {
     }
 }
 
-/// The error of a reconciler: a failed call, or something that a person has to fix. It says how it is retried.
+/// The error of a reconciler: a failed call, or a problem that requires manual action. It determines its retry.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
-    /// A person has to fix it.
+    /// A problem that the reconciler describes itself.
     #[error("{message}")]
     Told {
         /// Its class, which determines how it is retried meanwhile.
         class: Class,
         /// One word for an Event.
         reason: &'static str,
-        /// A sentence that says what is wrong and what to do.
+        /// A sentence that states the problem and its solution.
         message: String,
     },
-    /// The name of a child is taken by an object that is not the owner's. The text is that of
-    /// Kubernetes' sample-controller.
+    /// The desired name is taken by an object that the owner does not control. The text is that of Kubernetes'
+    /// sample-controller.
     #[error("Resource {:?} already exists and is not managed by {owner}", .name.key.name())]
     Taken {
         /// The kind of the owner, `Foo`.
@@ -98,23 +97,23 @@ pub enum Problem {
         /// The name.
         name: Name,
     },
-    /// An object that is being deleted has the name of a child, or one that the garbage collector is about
-    /// to delete. No user has to know: it is tried again when it has gone.
+    /// The desired name belongs to an object that is being deleted, or that the garbage collector is about to delete.
+    /// It is not reported to users, and retried after the deletion.
     #[error("{} {} is being deleted", .0.kind.kind, .0.key)]
     Awaiting(Name),
-    /// A child differs in a field that cannot be changed. It is tried again when the child has gone.
+    /// An owned object differs in an immutable field. It is retried after the object is deleted.
     #[error(
         "{field} of {} {:?} cannot be changed: delete it, and it is created again",
         .name.kind.kind,
         .name.key.name()
     )]
     Immutable {
-        /// The child.
+        /// The owned object.
         name: Name,
         /// The field, `spec.selector`.
         field: &'static str,
     },
-    /// Something keeps undoing what is written: a child, or the status of the object.
+    /// Another program keeps undoing what is written to an owned object or to the status.
     #[error(
         "{} {:?} was written several times within a minute, and something undoes it each time: another \
          controller, or an admission policy. It is written again within a minute",
@@ -122,18 +121,18 @@ pub enum Problem {
         .name.key.name()
     )]
     Contested {
-        /// The child, or the object itself if it is its status.
+        /// The owned object, or the object itself if it is its status.
         name: Name,
-        /// The field that is changed back; `None` if the child is deleted each time.
+        /// The field that is changed back; `None` if the owned object is deleted each time.
         field: Option<String>,
         /// Time until it is written again.
         wait: Duration,
     },
-    /// A problem that the reconciler has reported in its own way, such as in the status: no Event is
-    /// published for it. It is retried like the problem itself.
+    /// A problem that the reconciler has reported itself, such as in the status: no Event is published for it. It is
+    /// retried like the problem itself.
     #[error(transparent)]
     Reported(Box<Problem>),
-    /// A call to the API server failed, for this purpose.
+    /// A failed call to the API server, with its purpose.
     #[error("cannot {verb} {kind} {key}: {source}")]
     Call {
         /// The purpose: `create`, `update`, …
@@ -146,35 +145,35 @@ pub enum Problem {
         #[source]
         source: Box<client::Error>,
     },
-    /// A call to the API server failed.
+    /// A failed call to the API server.
     #[error(transparent)]
     Api(#[from] client::Error),
 }
 
 impl Problem {
-    /// Wrong until the object changes.
+    /// Creates a problem that persists until the object changes.
     pub fn terminal(reason: &'static str, message: impl Into<String>) -> Problem {
         Problem::Told { class: Class::Terminal, reason, message: message.into() }
     }
 
-    /// Cannot be done until a person has changed something else.
+    /// Creates a problem that persists until a user changes something else.
     pub fn forbidden(reason: &'static str, message: impl Into<String>) -> Problem {
         Problem::Told { class: Class::Forbidden, reason, message: message.into() }
     }
 
-    /// An object that is not a `V`'s has the name that a child of kind `C` should have.
+    /// Creates the problem for a name of kind `C` that belongs to an object that no `V` controls.
     pub fn taken<V: Resource, C: Resource>(key: &ObjectKey) -> Problem {
         let name = Name { kind: C::KIND, key: key.clone() };
         Problem::Taken { owner: V::KIND.kind.to_string(), name }
     }
 
-    /// The child of kind `C` that has to go first.
+    /// Creates the problem for an object of kind `C` that has to be deleted first.
     pub(crate) fn awaiting<C: Resource>(key: &ObjectKey) -> Problem {
         Problem::Awaiting(Name { kind: C::KIND, key: key.clone() })
     }
 
-    /// The child of kind `C` of which this field is changed again and again; it is deleted if there is
-    /// none.
+    /// Creates the problem for a field of a `C` that is changed again and again, or, without a field, for a `C` that is
+    /// deleted each time.
     pub(crate) fn contested<C: Resource>(
         key: &ObjectKey,
         field: Option<String>,
@@ -183,13 +182,13 @@ impl Problem {
         Problem::Contested { name: Name { kind: C::KIND, key: key.clone() }, field, wait }
     }
 
-    /// This problem as one that the reconciler has reported itself.
+    /// Marks this problem as reported by the reconciler itself.
     #[must_use]
     pub fn reported(self) -> Problem {
         Problem::Reported(Box::new(self))
     }
 
-    /// The error of the API server, if a call to it failed.
+    /// Returns the error of the API server, if a call to it failed.
     pub fn api_error(&self) -> Option<&client::Error> {
         match self {
             Problem::Call { source, .. } => Some(source),
@@ -199,14 +198,13 @@ impl Problem {
         }
     }
 
-    /// Something outside of the API server failed for now: it is tried again with backoff, as if the
-    /// API server had been away. `reason` is one word for an Event.
+    /// Creates a problem outside the API server that is expected to end. It is retried with backoff, like an outage of
+    /// the API server. `reason` is one word for an Event.
     pub fn transient(reason: &'static str, message: impl Into<String>) -> Problem {
         Problem::Told { class: Class::Transient, reason, message: message.into() }
     }
 
-    /// Why a person should be notified, as one word for an Event. `None` if that is not needed:
-    /// someone else was faster, or the API server was away.
+    /// Returns the Event reason, one word. `None` if no user has to know, such as after a conflict or during an outage.
     pub fn reason(&self) -> Option<&'static str> {
         let error = match self {
             Problem::Told { reason, .. } => return Some(reason),
@@ -218,7 +216,7 @@ impl Problem {
             Problem::Api(error) => error,
         };
         match Class::of(error) {
-            // No retry helps, and the log alone would be silence to the object's owner.
+            // No retry helps, and the owner of the object does not see the log.
             _ if matches!(error, client::Error::Decode { .. }) => Some("ErrUndecodable"),
             _ if matches!(error, client::Error::Request(_)) => Some("ErrRequest"),
             Class::Forbidden => Some("ErrRefused"),
@@ -228,7 +226,7 @@ impl Problem {
     }
 }
 
-/// A lookup that was never wired: no retry helps, and a person hears of it.
+/// A missing index is a bug in the program: terminal, and reported to the user.
 impl From<UnknownIndex> for Problem {
     fn from(unknown: UnknownIndex) -> Problem {
         Problem::terminal("ErrUnknownIndex", unknown.to_string())
@@ -236,7 +234,7 @@ impl From<UnknownIndex> for Problem {
 }
 
 impl Problem {
-    /// Its class, which determines how it is retried.
+    /// Returns its class, which determines how it is retried.
     pub fn class(&self) -> Class {
         match self {
             Problem::Told { class, .. } => *class,
@@ -255,8 +253,8 @@ impl Problem {
         self.api_error().and_then(client::Error::retry_after)
     }
 
-    /// Returns the pause before the next try, if it is known. Unlike a server's Retry-After, a change of the
-    /// object or of what it depends on ends it.
+    /// Returns the pause before the next retry, if it is known. Unlike a Retry-After, a change of the object or its
+    /// dependencies ends it.
     pub fn retry_in(&self) -> Option<Duration> {
         match self {
             Problem::Contested { wait, .. } => Some(*wait),
@@ -265,7 +263,7 @@ impl Problem {
         }
     }
 
-    /// The name that has to become free, if the class is [`Class::Waiting`].
+    /// Returns the name that has to become free, if the class is [`Class::Waiting`].
     pub fn waits_for(&self) -> Option<&Name> {
         match self {
             Problem::Taken { name, .. }

@@ -1,44 +1,44 @@
-//! A controller as seen from outside.
+//! Observers of a controller.
 
 use std::time::Duration;
 
 use super::Class;
 use crate::object::ObjectKey;
 
-/// Outcome of a pass.
+/// Outcome of a reconcile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// All is well.
+    /// Success.
     Success,
-    /// All is well, and it will be reconciled again later.
+    /// Success, and it will be reconciled again later.
     RequeueAfter,
     /// An error.
     Failed(Class),
-    /// A bug: it panicked. Retried as a transient error.
+    /// A panic, which is a bug. Retried as a transient error.
     Panicked,
     /// It missed its deadline and was dropped. Retried as a transient error.
     TimedOut,
-    /// Shutdown stopped waiting for it.
+    /// It was dropped, by shutdown or with its worker.
     Dropped,
 }
 
-/// Notified of what a controller does; metrics implement it. Every method has an empty default and
-/// must neither block nor panic. The corresponding controller-runtime metrics are named.
+/// Receives the events of a controller; metrics implement it. Every method has an empty default and must neither block
+/// nor panic. The corresponding controller-runtime metrics are named.
 pub trait Observer: Send + Sync + 'static {
     /// A controller starts (`controller_runtime_max_concurrent_reconciles`).
     fn running(&self, controller: &'static str, workers: usize) {
         let _ = (controller, workers);
     }
 
-    /// A pass begins (`controller_runtime_active_workers` rises).
+    /// A reconcile begins (`controller_runtime_active_workers` rises).
     fn started(&self, controller: &'static str) {
         let _ = controller;
     }
 
-    /// A pass ended (`active_workers` falls; `reconcile_total{result}`, `reconcile_time_seconds`,
+    /// A reconcile ended (`active_workers` falls; `reconcile_total{result}`, `reconcile_time_seconds`,
     /// `reconcile_errors_total`, `terminal_reconcile_errors_total`, `reconcile_panics_total`,
-    /// `reconcile_timeouts_total`). Every `started` is followed by one of these. Called within the
-    /// pass's `tracing` span.
+    /// `reconcile_timeouts_total`). Every `started` is followed by one of these. Called within the `tracing` span of
+    /// the reconcile.
     fn finished(
         &self,
         controller: &'static str,
@@ -49,8 +49,8 @@ pub trait Observer: Send + Sync + 'static {
         let _ = (controller, key, outcome, took);
     }
 
-    /// A pass has blocked its thread for too long and still does. Called once for each stretch
-    /// without an await, from the watchdog's thread.
+    /// A reconcile has blocked its thread for too long and still does. Called once for each stretch without an await,
+    /// from the watchdog's thread.
     fn blocked(&self, controller: &'static str) {
         let _ = controller;
     }

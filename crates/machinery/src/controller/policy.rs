@@ -1,4 +1,4 @@
-//! Consequences of a failure: the length of the wait, and the level of the log line.
+//! Backoffs and log levels of failures.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -13,22 +13,20 @@ use crate::workqueue::{Backoff, Retry};
 /// Backoffs of failures, by class. [`Class::Terminal`] is not retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retries {
-    /// Default 5 ms to 30 s. Also for passes that panic or miss their deadline. (client-go goes up
-    /// to 1000 s: after an outage, its keys then wait for as long again as the outage lasted.)
+    /// Default 5 ms to 30 s. Also for reconciles that panic or miss their deadline. (client-go goes up to 1000 s: after
+    /// an outage, its keys wait for as long again as the outage lasted.)
     pub transient: Backoff,
-    /// Default 5 ms to 1 s: the next pass reads what was written in the meantime, so there is no
-    /// reason to wait longer than the store needs to see it. After ten conflicts in a row, each pass
-    /// conflicts with something that the store does not show: then as [`Retries::transient`].
+    /// Default 5 ms to 1 s: the next reconcile reads the other client's write, once the store has it. After ten
+    /// consecutive conflicts, the store does not show the cause, and [`Retries::transient`] applies.
     pub conflict: Backoff,
-    /// Default 1 s to 120 s, by the number of refusals alone: nothing improves within milliseconds, but once a person has granted
-    /// the rights, they should not have to wait longer than two minutes. Also for
-    /// [`Class::Waiting`].
+    /// Default 1 s to 120 s, by the number of refusals only: nothing improves within milliseconds, but once permissions
+    /// are granted, users should not wait longer than two minutes. Also for [`Class::Waiting`].
     pub forbidden: Backoff,
-    /// Default 1 s to 30 s, by the number of refusals alone: no event tells the controller that the
-    /// kind is there now, and asking costs the API server little.
+    /// Default 1 s to 30 s, by the number of refusals only: no event reports that the kind is served now, and a retry
+    /// costs the API server little.
     pub not_served: Backoff,
-    /// A server's Retry-After is capped at this. Default 300 s: it also delays changes made by
-    /// people, and a wrong value must not do that for a day.
+    /// Maximum of a server's Retry-After. Default 300 s: it also delays changes by users, and a wrong value must not do
+    /// that for a day.
     pub retry_after_max: Duration,
 }
 
@@ -46,7 +44,7 @@ impl Default for Retries {
 }
 
 impl Retries {
-    /// The retry that a failure asks for, if any; `row` includes it.
+    /// Returns the retry that a failure requests, if any; `row` includes the failure.
     pub(super) fn of(
         &self,
         class: Class,
@@ -57,8 +55,8 @@ impl Retries {
             Class::Transient => self.transient,
             Class::Conflict if row.conflicts >= CONFLICTS => self.transient,
             Class::Conflict => self.conflict,
-            // The queue counts failures of all classes. Delays this long grow with refusals only:
-            // after a minute of outage, the first refusals would otherwise wait for two.
+            // The queue counts failures of all classes, but these delays grow with refusals only: otherwise the first
+            // refusal after a minute of outage would wait two minutes.
             Class::Forbidden | Class::Waiting => {
                 Backoff::always(self.forbidden.delay(row.refusals.saturating_sub(1)))
             }
@@ -76,32 +74,30 @@ impl Retries {
     }
 }
 
-/// State of a key whose last pass failed, until a pass succeeds or fails with a terminal error.
+/// Failures of a key, until a reconcile succeeds or fails with a terminal error.
 #[derive(Debug, Clone)]
 pub(super) struct FailureStreak {
-    /// Condition whose end wakes the key; `None` if its end is not noticed.
+    /// Condition whose end enqueues the key; `None` if its end is not observed.
     pub(super) wakes: Option<Wakes>,
-    /// Until when the server asked to be left alone. The pause may be longer; whatever cuts it
-    /// short keeps this.
+    /// End of the server's Retry-After. The pause can be longer; an earlier retry still respects this.
     pub(super) asked: Option<Instant>,
-    /// Number of times it was forbidden, a name was taken or a kind was not served, whatever other
-    /// failures came in between. What follows one within [`SECOND_LOOK`] is the same refusal: a report of it in
-    /// the status wakes the key at once.
+    /// Number of refusals: forbidden, a name taken or a kind not served, whatever other failures occur in between. One
+    /// within [`SECOND_LOOK`] of the last is the same refusal: its report in the status enqueues the key at once.
     pub(super) refusals: u32,
-    /// The last one that was counted.
+    /// Time of the last counted refusal.
     refused_at: Option<Instant>,
-    /// Number of conflicts with no other failure between them.
+    /// Number of consecutive conflicts.
     pub(super) conflicts: u32,
 }
 
-/// Conflicts in a row that are no longer a race with another client: such as a status without its
-/// subresource, which is never found.
+/// Consecutive conflicts that are no longer a race with another client, but for example a kind without the status
+/// subresource, which always returns 404.
 const CONFLICTS: u32 = 10;
 
 /// See [`FailureStreak::refusals`]; half of the shortest backoff of a refusal.
 const SECOND_LOOK: Duration = Duration::from_millis(500);
 
-/// Condition that has to end for a key to run again.
+/// Condition whose end enqueues a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Wakes {
     /// The API server is away.
@@ -110,16 +106,16 @@ pub(super) enum Wakes {
     Name(Box<Name>),
 }
 
-/// The keys that fail, and the names that became free a moment ago.
+/// Failing keys, and names that recently became free.
 #[derive(Debug, Default)]
 pub(super) struct Failing {
     rows: HashMap<ObjectKey, FailureStreak>,
-    /// Number of rows that wait for a name: most deletions free no name that a key waits for.
+    /// Number of entries in `rows` that wait for a name: most deletions free no name that a key waits for.
     named: usize,
     freed: VecDeque<(Instant, Name)>,
 }
 
-/// Number of names that became free and are remembered, for passes that had seen them taken before.
+/// Number of freed names that are stored, for reconciles that saw them taken before.
 const FREED: usize = 64;
 
 impl Failing {
@@ -134,14 +130,14 @@ impl Failing {
         }
     }
 
-    /// Returns whether there was one.
+    /// Removes the streak of a key. Returns whether it had one.
     pub(super) fn remove(&mut self, key: &ObjectKey) -> bool {
         let row = self.rows.remove(key);
         self.named -= usize::from(row.as_ref().is_some_and(FailureStreak::waits_for_a_name));
         row.is_some()
     }
 
-    /// The keys whose reason to fail is `over`.
+    /// Returns the keys that wait for the end of `over`.
     pub(super) fn woken_by(
         &self,
         over: &Wakes,
@@ -151,13 +147,13 @@ impl Failing {
         rows.filter(move |(_, row)| row.wakes.as_ref() == Some(over))
     }
 
-    /// A name has become free.
+    /// Stores a name that has become free.
     pub(super) fn freed(&mut self, name: Name) {
         self.freed.truncate(FREED - 1);
         self.freed.push_front((Instant::now(), name));
     }
 
-    /// Returns whether what the row waits for has come about since `began`, or may have.
+    /// Returns whether the name that the streak waits for became free after `began`, or can have.
     pub(super) fn is_over(&self, row: &FailureStreak, began: Instant) -> bool {
         let Some(Wakes::Name(name)) = &row.wakes else { return false };
         let mut since = self.freed.iter().take_while(|(at, _)| *at >= began);
@@ -171,7 +167,7 @@ impl FailureStreak {
         matches!(self.wakes, Some(Wakes::Name(_)))
     }
 
-    /// The row after one more failure, for which the server asked for the pause `asked`.
+    /// Returns the streak after one more failure. `asked`: the server's Retry-After.
     pub(super) fn after(
         before: Option<&FailureStreak>,
         class: Class,
@@ -198,11 +194,10 @@ impl FailureStreak {
     }
 }
 
-/// Returns the level of a failure's log line. ERROR is for what an administrator must act on, once
-/// per row of failures: at the second refusal, because an API server that has just come back briefly
-/// refuses what it will allow once it has read its roles. A terminal error is reported to the owner
-/// of the object, in its status; a name that is taken, in an Event. The tenth conflict in a row is no race
-/// any more.
+/// Returns the log level of a failure. ERROR means that an administrator has to act. It is logged once per streak, at
+/// the second refusal, because an API server that has just started briefly refuses requests until it has read its
+/// roles. A terminal error is reported in the status of the object; a taken name in an Event. WARN at the tenth
+/// consecutive conflict, which is no race any more.
 pub(super) fn level(
     class: Class,
     &FailureStreak { refusals, conflicts, .. }: &FailureStreak,
@@ -213,7 +208,7 @@ pub(super) fn level(
         Class::Forbidden | Class::NotServed if refusals == 2 => Level::ERROR,
         Class::Forbidden | Class::NotServed if refusals < 2 => Level::WARN,
         Class::Terminal => Level::WARN,
-        // Of an outage, each key would write a line each half minute.
+        // Otherwise, each key would write a line every half minute of an outage.
         Class::Transient if failures.is_power_of_two() || failures == 0 => Level::WARN,
         Class::Forbidden
         | Class::NotServed

@@ -1,4 +1,4 @@
-//! Informers, controllers and what else they need, run as one.
+//! The program: informers, controllers and other tasks.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -18,21 +18,18 @@ use crate::informer::{Builder, Informer};
 use crate::object::Resource;
 use crate::shutdown::Shutdown;
 
-/// Longest time for each stage after the controllers to stop. They are stopped one after another,
-/// and what has not stopped by then is dropped. Longer than giving up a lease may take (2 s until a write
-/// without an answer has ended, then two requests of 2 s each).
+/// Longest time for each stage after the controllers to stop. Stages are stopped one after another; tasks that exceed
+/// it are dropped. It is longer than releasing a Lease takes at most (2 s for an unanswered write, then two requests of
+/// 2 s each).
 const LAST_STEPS: Duration = Duration::from_millis(6500);
 
-/// Runs informers, controllers and what else they need as one.
+/// Runs informers, controllers and other tasks together.
 ///
-/// - No pass begins before the informers know their whole first lists: all of them, or those that
-///   [`Program::controller_after`] waits for.
-/// - Shutdown ends things in order: controllers drain ([`Options::drain`](super::Options::drain));
-///   then what runs beside them ends, one after another in the order they were added; then the
-///   informers; then what runs around all of it.
-/// - Nothing may end earlier: if something dies, it takes the rest with it, in the same order, and
-///   is the error returned. It is better to restart a process than to leave it deaf.
-///
+/// - No reconcile begins before all informers have synced, or those that [`Program::controller_after`] waits for.
+/// - Shutdown is ordered: controllers drain ([`Options::drain`](super::Options::drain)); then the tasks stop, one after
+///   another in the order they were added; then the informers; then the outer tasks.
+/// - A part that ends earlier shuts down the rest, in the same order, and its error is returned: restarting the process
+///   is better than running without it.
 /// ```no_run
 /// # use controller_machinery::{controller::{Controller, Program, Reconciler}, informer::Builder};
 /// # use controller_machinery::{object::Resource, shutdown::Shutdown, store::Store};
@@ -52,30 +49,29 @@ pub struct Program {
     tasks: Vec<Task>,
     outer_tasks: Vec<Task>,
     controllers: Vec<(&'static str, Option<Ready>, Work)>,
-    /// One for each of `informers`, as the next.
+    /// One per informer, like `settled`.
     synced: Vec<Ready>,
     settled: Vec<Ready>,
 }
 
-/// Why a [`Program`] did not run until its shutdown.
+/// Reason why a [`Program`] ended before its shutdown.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProgramError {
     /// A task ended before the shutdown.
     #[error("{name} died: {why}")]
     Died {
-        /// Which task.
+        /// The task.
         name: String,
         /// Reason for its end.
         why: String,
     },
-    /// Two controllers have one name, so that nothing could tell their metrics and Events apart.
+    /// Two controllers have the same name, so their metrics and Events could not be told apart.
     #[error("two controllers are called {0:?}: give each its own name in Controller::new")]
     SameName(&'static str),
 }
 
-/// An error for `main` to return. Rust prints its `Debug` form, which is a sentence here: the error
-/// and what caused it.
+/// An error for `main` to return. Rust prints its `Debug` form, which is a sentence here: the error and its causes.
 ///
 /// ```no_run
 /// # use controller_machinery::{client, controller::ExitError};
@@ -90,9 +86,9 @@ pub struct ExitError(String);
 
 /// A task that runs until it is asked to stop, with its name.
 type Task = (String, Box<dyn FnOnce(Shutdown) -> BoxFuture<'static, Result<(), String>> + Send>);
-/// A controller's work, from when it is ready until it is asked to stop.
+/// The run of a controller, from when it is ready until it is asked to stop.
 type Work = Box<dyn FnOnce(Ready, Shutdown) -> BoxFuture<'static, ()> + Send>;
-/// Returns when work may begin.
+/// Completes when reconciles can begin.
 type Ready = BoxFuture<'static, ()>;
 
 /// Running tasks that end together when `stop` is requested.
@@ -131,8 +127,8 @@ impl Program {
         self.add(controller, None)
     }
 
-    /// Also runs this controller, once `ready` returns. A controller that waits only for what it
-    /// reads can work even while another's kind may not be listed.
+    /// Also runs this controller, once `ready` returns. A controller that waits only for its own views works even if
+    /// another controller's kind cannot be listed.
     pub fn controller_after<R: Reconciler>(
         self,
         ready: impl Future<Output = ()> + Send + 'static,
@@ -156,8 +152,8 @@ impl Program {
         self
     }
 
-    /// Also runs `task`, which controllers depend on; it must end soon after the shutdown that it
-    /// is given, and not before. `name` is for people. The sink of Events is such a task.
+    /// Also runs `task`, which controllers depend on, such as the sink of Events. It must end soon after its shutdown
+    /// is requested, and not before. `name` appears in messages.
     pub fn task<T>(
         mut self,
         name: impl Into<String>,
@@ -170,8 +166,8 @@ impl Program {
         self
     }
 
-    /// Also runs `task`, until all else has ended, such as a server that shows how it ends. As with
-    /// [`Program::task`], it may not end before it is asked to.
+    /// Also runs `task` until all else has ended, such as a server of metrics. As with [`Program::task`], it must not
+    /// end before it is asked to.
     pub fn outer_task<T>(
         mut self,
         name: impl Into<String>,
@@ -188,8 +184,8 @@ impl Program {
     /// drops everything.
     ///
     /// # Errors
-    /// [`ProgramError::SameName`], before anything has begun. If a task died: `shutdown` is then
-    /// requested, and everything else has ended, too.
+    /// [`ProgramError::SameName`], before anything has begun; [`ProgramError::Died`] if a task ended early, after
+    /// `shutdown` was requested and everything else has ended.
     pub async fn run(self, shutdown: Shutdown) -> Result<(), ProgramError> {
         self.check_names()?;
         let all_synced = join_all(self.synced).map(drop).shared();
@@ -205,7 +201,7 @@ impl Program {
         others.push(Stage::start(self.outer_tasks, Shutdown::manual()));
 
         let outcome = tokio::select! {
-            // First: an idle controller that ends because it was asked to has not died.
+            // First: an idle controller that ends because of the shutdown has not died.
             biased;
             () = shutdown.requested() => Ok(()),
             died = controllers.died() => Err(died),
@@ -239,7 +235,7 @@ impl fmt::Debug for Program {
     }
 }
 
-/// Logs once that everything there is to know is known.
+/// Logs once that all informers are synced.
 async fn announce<T>(all_settled: impl Future<Output = T>) -> Infallible {
     all_settled.await;
     tracing::info!("Ready to work: all informers are synced");
@@ -274,7 +270,7 @@ impl Stage {
         for (name, task) in tasks {
             let stop = stop.clone();
             running.spawn(async move {
-                // A panic is reported with the name of its task, which is not run again.
+                // A panic is reported with the name of its task, which is not restarted.
                 let task = AssertUnwindSafe(async move { task(stop).await });
                 let outcome = task
                     .catch_unwind()
@@ -286,7 +282,7 @@ impl Stage {
         Stage { running, stop }
     }
 
-    /// Returns when a task has ended, which none may do, and says how.
+    /// Waits until a task ends, which none should do, and returns the reason.
     async fn died(&mut self) -> ProgramError {
         let Some(ended) = self.running.join_next().await else {
             return std::future::pending().await;
@@ -295,7 +291,7 @@ impl Stage {
         ProgramError::Died { name, why: outcome.err().unwrap_or_else(|| "it ended".to_owned()) }
     }
 
-    /// Asks all tasks to end, and returns when they have.
+    /// Requests the stop of all tasks and waits for their end.
     async fn end(&mut self) {
         self.stop.request();
         while let Some(ended) = self.running.join_next().await {

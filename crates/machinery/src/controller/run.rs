@@ -1,4 +1,4 @@
-//! A controller: its settings, its workers, its end.
+//! The controller: options, workers and shutdown.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -19,33 +19,33 @@ use crate::client::{Connectivity, Reconnected};
 use crate::object::ObjectKey;
 use crate::workqueue::{Backoff, Limits, Priority, Retry, WorkQueue};
 
-/// Time for passes dropped by shutdown to reach an await point. One that blocks its thread
-/// never does, and is left behind; tokio's runtime waits for that thread when it is dropped.
+/// Time for reconciles dropped by shutdown to reach an await point. One that blocks its thread never does and is left
+/// running; tokio's runtime waits for that thread when it is dropped.
 const LET_GO: Duration = Duration::from_secs(1);
 
 /// Options of a controller.
 #[derive(Clone)]
 pub struct Options {
-    /// Number of passes at a time. While another namespace waits, one has half of them at most. Default 4.
+    /// Number of concurrent reconciles. While another namespace waits, one has at most half of them. Default 4.
     pub workers: usize,
-    /// A pass that takes longer than this is dropped. Default 300 s: four writes that each take as long as the API server waits.
+    /// Time limit of a reconcile. Default 300 s: four writes that each take as long as the API server waits.
     pub deadline: Duration,
-    /// Longest wait of shutdown for passes under way. Default 15 s: dropping the rest, the last Events and giving up the
-    /// Lease take up to 10 s more, and all of it has to fit into the 30 s that a kubelet gives.
+    /// Longest wait of shutdown for running reconciles. Default 15 s: dropping the rest, the last Events and releasing
+    /// the Lease take up to 10 s more, and all of it has to fit into a kubelet's 30 s.
     pub drain: Duration,
-    /// A pass that keeps its thread for longer than this, without awaiting, is named; 0 names none. Default
-    /// 5 s.
+    /// A reconcile that blocks its thread for longer than this, without awaiting, is logged with its key; 0 disables
+    /// this. Default 5 s.
     pub blocked: Duration,
     /// Retries of failures.
     pub retries: Retries,
-    /// Connection state of the client. If it is set, keys that failed during an outage are retried as soon as the API
-    /// server answers. Default `None`.
+    /// Connection state of the client. If set, keys that failed during an outage are retried as soon as the API server
+    /// responds. Default `None`.
     pub connectivity: Option<Connectivity>,
-    /// Notified of what the controller does. With a manager, the default is its metrics; `Some` replaces them.
+    /// Receives the events of the controller. With a manager, the default is its metrics; `Some` replaces them.
     pub observer: Option<Arc<dyn Observer>>,
-    /// The overall limits of retries.
+    /// Overall limits of retries.
     pub limits: Limits,
-    /// Notified of what the queue does. With a manager, the default is its metrics; `Some` replaces them.
+    /// Receives the events of the queue. With a manager, the default is its metrics; `Some` replaces them.
     pub queue_observer: Option<Arc<dyn crate::workqueue::Observer>>,
 }
 
@@ -55,7 +55,7 @@ pub struct Controller<R> {
     options: Options,
 }
 
-/// Handle of a controller, by which others add keys. Cheap to clone.
+/// Handle for adding keys to a controller. Cheap to clone.
 #[derive(Clone)]
 pub struct Handle {
     pub(super) queue: WorkQueue<ObjectKey>,
@@ -65,12 +65,12 @@ pub struct Handle {
 /// Summary of a controller's run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Summary {
-    /// Passes that ended.
+    /// Reconciles that ended.
     pub passes: u64,
-    /// Passes that shutdown stopped waiting for. The first pass after a restart finishes what they
-    /// left half done.
+    /// Reconciles that were dropped, by shutdown or with their worker. The next reconcile of the key finishes their
+    /// work.
     pub dropped: u64,
-    /// Passes that could not even be dropped, because they block their threads.
+    /// Reconciles that could not be dropped, because they block their threads.
     pub stuck: usize,
 }
 
@@ -95,8 +95,8 @@ impl Default for Options {
 // === impl Controller ===
 
 impl<R: Reconciler> Controller<R> {
-    /// A controller that is not running yet; its queue already accepts keys. `name` is a label of
-    /// its metrics and logs.
+    /// Creates a controller that is not running yet; its queue already accepts keys. `name` is a label of its metrics
+    /// and logs.
     pub fn new(name: &'static str, reconciler: R, options: Options) -> Controller<R> {
         let core = Core {
             name,
@@ -127,8 +127,8 @@ impl<R: Reconciler> Controller<R> {
         Handle { queue: queue.clone(), failing: failing.clone() }
     }
 
-    /// Works until `shutdown` is ready: after that no pass begins, those under way have
-    /// [`Options::drain`] to end, and the rest are dropped. Dropping the future drops all passes.
+    /// Runs until `shutdown` is ready. Then no reconcile begins, running ones have [`Options::drain`] to end, and the
+    /// rest are dropped. Dropping the future drops all reconciles.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Summary {
         let handle = self.handle();
         let (name, options) = (self.core.name, self.options);
@@ -156,10 +156,10 @@ impl<R: Reconciler> Controller<R> {
                 }
                 Some(ended) = workers.join_next() => ended,
             };
-            // No pass can cause this, whatever it does; an observer can.
+            // A reconcile cannot cause this; an observer can.
             if let Err(error) = ended {
                 tracing::error!(controller = name, %error, "a worker died and is replaced");
-                // At its predecessor's heartbeat, which the watchdog knows.
+                // With its predecessor's heartbeat, which the watchdog watches.
                 let heartbeat = at.remove(&error.id()).unwrap_or_default();
                 at.insert(
                     workers.spawn(Arc::clone(&core).work(Arc::clone(&heartbeat))).id(),
@@ -184,7 +184,7 @@ impl<R: Reconciler> Controller<R> {
     }
 }
 
-/// Waits for the API server to come back the next time.
+/// Waits for the next return of the API server.
 async fn returned(reconnected: &mut Option<Reconnected>) {
     match reconnected {
         Some(reconnected) => reconnected.next().await,
@@ -199,30 +199,30 @@ async fn ended(workers: &mut JoinSet<()>) {
 // === impl Handle ===
 
 impl Handle {
-    /// A handle of a queue that no controller works on.
+    /// Creates a handle of a queue without a controller.
     pub fn new(queue: WorkQueue<ObjectKey>) -> Handle {
         Handle { queue, failing: Arc::default() }
     }
 
-    /// The queue, for adding keys.
+    /// Returns the queue, for adding keys.
     pub fn queue(&self) -> &WorkQueue<ObjectKey> {
         &self.queue
     }
 
-    /// A name has become free: every key whose last pass waited for it
-    /// ([`Class::Waiting`](super::Class::Waiting)) runs again now. One of them gets it.
+    /// Enqueues every key whose last reconcile waited for this name ([`Class::Waiting`](super::Class::Waiting)),
+    /// because it has become free. One of them gets it.
     pub fn wake_waiting(&self, name: Name) {
         self.wake(&Wakes::Name(Box::new(name)), |_| {});
     }
 
-    /// The API server was away and answers again: every key whose last pass failed transiently runs
-    /// again now, and its next failure counts as the first; or when a Retry-After permits it.
+    /// Retries every key whose last reconcile failed transiently, now or when its Retry-After permits it, because the
+    /// API server responds again. Its next failure counts as the first.
     fn wake_transient(&self) {
         self.wake(&Wakes::Outage, |key| self.queue.forget(key));
     }
 
-    /// Runs every key whose last pass failed for a reason that is over, after `before`, once its Retry-After is
-    /// over. Holds the lock, so that no pass can end in between with another failure.
+    /// Enqueues every key whose reason to fail is over, after `before`, or after its Retry-After. The lock is kept, so
+    /// that no reconcile ends in between with another failure.
     fn wake(&self, over: &Wakes, before: impl Fn(&ObjectKey)) {
         let mut failing = self.failing.lock();
         if let Wakes::Name(name) = over {
@@ -231,8 +231,8 @@ impl Handle {
         for (key, row) in failing.woken_by(over) {
             let asked = row.asked.map(|until| until.saturating_duration_since(Instant::now()));
             match asked.filter(|left| !left.is_zero()) {
-                // The pause ends, but not what the server asked for. Forgetting the key would end
-                // that too: one that was added meanwhile would run at once.
+                // The backoff ends, but not the Retry-After. Forgetting the key would end that, too: a key that was
+                // added meanwhile would run at once.
                 Some(at_least) => {
                     let retry = Retry { backoff: Backoff::always(Duration::ZERO), at_least };
                     self.queue.add_rate_limited(key, retry);

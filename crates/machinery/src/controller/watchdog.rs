@@ -1,10 +1,9 @@
-//! Detects passes that block their threads.
+//! Detection of reconciles that block their threads.
 //!
-//! A deadline can drop a pass only where it awaits. One that computes or blocks without awaiting
-//! keeps its thread, and with it every other task on that thread, including timers. Only another
-//! thread can notice that, with its own clock: tokio's may be standing still. If the blocked thread
-//! was the one that drives tokio's timers and sockets, idle threads may sleep on without taking that
-//! over (tokio wakes them only for new tasks); so the watchdog gives the runtime an empty task.
+//! A deadline can drop a reconcile only where it awaits. One that computes or blocks without awaiting keeps its thread,
+//! and every other task on that thread, including timers. Only another thread with its own clock can detect that:
+//! tokio's clock can stand still. If the blocked thread drove tokio's timers and sockets, idle threads do not take this
+//! over, because tokio wakes them only for new tasks. So the watchdog spawns an empty task.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -21,15 +20,15 @@ use tokio::runtime::Handle;
 use super::Observer;
 use crate::object::ObjectKey;
 
-/// The shortest pause between two looks.
+/// The shortest pause between two checks.
 const LEAST: Duration = Duration::from_millis(1);
 
-/// State that a worker shows to the watchdog.
+/// State of a worker for the watchdog.
 #[derive(Default)]
 pub(super) struct Heartbeat {
     /// Milliseconds on CLOCK_MONOTONIC when the poll under way began; 0 between polls.
     polling_since: AtomicU64,
-    /// The key of the pass.
+    /// The key being reconciled.
     key: Mutex<Option<ObjectKey>>,
 }
 
@@ -38,7 +37,7 @@ pub(super) struct Watchdog {
     _stop: Sender<()>,
 }
 
-/// A future that shows its polls in a heartbeat.
+/// A future that records its polls in a heartbeat.
 pub(super) struct Watched<F> {
     pub(super) pass: Pin<Box<F>>,
     pub(super) heartbeat: Arc<Heartbeat>,
@@ -50,7 +49,7 @@ struct Polling<'a>(&'a Heartbeat);
 // === impl Heartbeat ===
 
 impl Heartbeat {
-    /// The next pass is over `key`.
+    /// Sets the key of the next reconcile.
     pub(super) fn over(&self, key: &ObjectKey) {
         *self.key.lock() = Some(key.clone());
     }
@@ -65,8 +64,8 @@ impl Heartbeat {
 // === impl Watchdog ===
 
 impl Watchdog {
-    /// Starts watching. A poll longer than `limit` is reported once; a `limit` of 0 watches nothing. If the
-    /// system provides no thread, there is no watchdog, which merits a warning and no more.
+    /// Starts watching. A poll longer than `limit` is reported once; a `limit` of 0 watches nothing. If no thread can
+    /// be spawned, a warning is logged and nothing is watched.
     pub(super) fn start(
         controller: &'static str,
         posts: Vec<Arc<Heartbeat>>,

@@ -1,4 +1,4 @@
-//! One pass over one key.
+//! Workers, and the reconcile of one key.
 
 use std::any::Any;
 use std::fmt;
@@ -19,8 +19,8 @@ use super::{Action, Observer, Outcome, Problem, Reconciler};
 use crate::object::ObjectKey;
 use crate::workqueue::{Backoff, Retry, WorkItem, WorkQueue};
 
-/// Up to this fraction of a RequeueAfter is added at random, so that objects created together are
-/// not reconciled together forever.
+/// Fraction of a RequeueAfter up to which a random time is added, so that objects created together are not always
+/// reconciled together.
 const REQUEUE_JITTER: f64 = 0.1;
 /// The shortest RequeueAfter.
 const REQUEUE_AT_LEAST: Duration = Duration::from_millis(100);
@@ -33,21 +33,21 @@ pub(super) struct Core<R> {
     pub(super) deadline: Duration,
     pub(super) retries: Retries,
     pub(super) observer: Arc<dyn Observer>,
-    /// Keys whose last pass failed.
+    /// Keys whose last reconcile failed.
     pub(super) failing: Arc<Mutex<Failing>>,
     pub(super) passes: AtomicU64,
     pub(super) dropped: AtomicU64,
 }
 
-/// Outcome of a pass, before any consequences.
+/// Result of a reconcile, before it is handled.
 enum Ended {
     Returned(Result<Action, Problem>),
     Panicked(Box<dyn Any + Send>),
     TimedOut,
 }
 
-/// A pass under way. Dropping it notifies the observer, so that every `started` is matched, and
-/// schedules a retry if the pass came to no conclusion.
+/// A running reconcile. Dropping it notifies the observer, so that every `started` is matched, and schedules a retry if
+/// the reconcile has no outcome.
 struct Pass<'a, R: Reconciler> {
     core: &'a Core<R>,
     key: &'a ObjectKey,
@@ -76,7 +76,7 @@ impl<R: Reconciler> Core<R> {
                 otel.status_description = Empty,
             );
             self.pass(&taken, &heartbeat).instrument(span).await;
-            // Without this, a pass that never has to wait would keep the thread from other tasks.
+            // Without this, reconciles that never wait would keep the thread from other tasks.
             tokio::task::consume_budget().await;
             next = self.queue.done_and_get(taken).await;
         }
@@ -91,7 +91,7 @@ impl<R: Reconciler> Core<R> {
         self.observer.started(self.name);
         heartbeat.over(key);
         let ended = self.reconcile(key, heartbeat).await;
-        // An error's own methods may also panic.
+        // The methods of an error can panic, too.
         let concluded = catch_unwind(AssertUnwindSafe(|| self.conclude(key, pass.began, ended)));
         pass.outcome = concluded.unwrap_or_else(|panic| self.panicked(key, &*panic));
     }
@@ -102,8 +102,8 @@ impl<R: Reconciler> Core<R> {
             let watched = Watched { pass: Box::pin(pass), heartbeat: Arc::clone(heartbeat) };
             tokio::time::timeout(self.deadline, watched).await
         };
-        // Around the timeout, because a pass may also panic while being dropped. After a panic
-        // nothing of the pass is used except the message.
+        // Around the timeout, because a reconcile can also panic while being dropped. After a panic only the message is
+        // used.
         match AssertUnwindSafe(bounded).catch_unwind().await {
             Ok(Ok(returned)) => Ended::Returned(returned),
             Ok(Err(_)) => Ended::TimedOut,
@@ -141,9 +141,9 @@ impl<R: Reconciler> Core<R> {
             Action::Done => Outcome::Success,
             Action::RequeueAfter(delay) => {
                 let jitter = 1.0 + REQUEUE_JITTER * fastrand::f64();
-                // A wait until a time that has passed is no loop without a pause.
+                // A wait that is already over must not become a busy loop.
                 let delay = delay.max(REQUEUE_AT_LEAST);
-                // Durations too long to stretch count as forever.
+                // A delay that overflows never ends.
                 let delay = Duration::try_from_secs_f64(delay.as_secs_f64() * jitter);
                 self.queue.requeue_after(key, delay.unwrap_or(Duration::MAX));
                 Outcome::RequeueAfter
@@ -151,8 +151,8 @@ impl<R: Reconciler> Core<R> {
         }
     }
 
-    /// Schedules the retry of a pass that `began` then, and logs its problem. `loudness`: of the log line, if its class
-    /// does not determine it.
+    /// Schedules the retry of a reconcile that started at `began`, and logs its problem. `loudness`: level of the log
+    /// line, if the class does not determine it.
     fn failed(&self, key: &ObjectKey, began: Instant, problem: &Problem, loudness: Option<Level>) {
         let (class, retry_after) = (problem.class(), problem.retry_after());
         let row = {
@@ -187,7 +187,7 @@ impl<R: Reconciler> Core<R> {
         }
     }
 
-    /// The last pass decides: no retry or timer of an earlier one stays.
+    /// Cancels retries and timers of earlier reconciles, and removes the failure streak.
     fn clear_retries(&self, key: &ObjectKey) {
         self.queue.forget(key);
         self.failing.lock().remove(key);
@@ -200,7 +200,7 @@ impl<R: Reconciler> Drop for Pass<'_, R> {
     fn drop(&mut self) {
         let counter = match self.outcome {
             Outcome::Dropped => {
-                // After shutdown the queue ignores this; otherwise the worker itself died.
+                // After shutdown the queue ignores this; otherwise the worker itself was dropped.
                 let retry = Retry { backoff: self.core.retries.transient, ..Retry::default() };
                 self.core.queue.add_rate_limited(self.key, retry);
                 &self.core.dropped
@@ -213,7 +213,7 @@ impl<R: Reconciler> Drop for Pass<'_, R> {
     }
 }
 
-/// Records the outcome of a pass on its span, the current one.
+/// Records the outcome of a reconcile on the current span.
 fn record(outcome: Outcome) {
     let span = Span::current();
     span.record("result", outcome.result());
@@ -225,13 +225,12 @@ fn record(outcome: Outcome) {
         Outcome::Dropped => "Dropped",
     };
     span.record("error.type", class);
-    // In this order: to tracing-opentelemetry, a status code has no description.
+    // In this order: tracing-opentelemetry drops the description when it sets the status code.
     span.record("otel.status_code", "ERROR");
     span.record("otel.status_description", class);
 }
 
-/// An error and its sources. If an error's text ends with that of its source, the source's text is
-/// not repeated.
+/// An error and its sources. The text of a source is omitted if the text before it ends with it.
 pub(super) struct Chain<'a>(pub(super) &'a dyn std::error::Error);
 
 impl fmt::Display for Chain<'_> {
