@@ -1,10 +1,10 @@
-//! Changes of a store, as handlers receive them.
+//! Changes of a store.
 
 use std::sync::Arc;
 
 use crate::object::Object;
 
-/// A change of the store, whoever made it.
+/// A change of the store, whatever its origin.
 #[derive(Debug)]
 pub enum Delta<V> {
     /// A new object.
@@ -16,18 +16,18 @@ pub enum Delta<V> {
         /// The current state.
         new: Arc<V>,
     },
-    /// Gone; its last known state.
+    /// A deleted object, in its last known state.
     Deleted(Arc<V>),
 }
 
-/// Receives the changes of a store, in order. The flag is true for the first list. Called with the
-/// store's state locked: a handler may read any store, but must neither block nor write to one.
+/// Receives the changes of a store, in order. The flag is true for the first list. Called with the store's state
+/// locked: a handler can read any store, but must neither block nor write to one.
 pub type DeltaHandler<V> = Box<dyn FnMut(&Delta<V>, bool) + Send>;
 
 // === impl Delta ===
 
 impl<V> Delta<V> {
-    /// The object as it is, or as it last was.
+    /// Returns the object in its latest state.
     pub fn object(&self) -> &Arc<V> {
         match self {
             Delta::Added(object) | Delta::Updated { new: object, .. } | Delta::Deleted(object) => {

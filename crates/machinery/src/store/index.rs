@@ -1,4 +1,4 @@
-//! The objects of a store, by key and by their content.
+//! The objects of a store and their indexes.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -11,25 +11,25 @@ use hashbrown::{HashMap, HashSet};
 
 use crate::object::{Dynamic, InternedStr, Object, ObjectKey, Resource};
 
-/// A named way to find objects: the values under which an object is found.
+/// A named function that returns the values under which an object is found.
 pub struct Index<V> {
     name: InternedStr,
     values: Arc<Values<V>>,
     is_by_controller: bool,
 }
 
-/// Passes on the values of one object.
+/// Calls the closure with each value of one object.
 type Values<V> = dyn Fn(&V, &mut dyn FnMut(InternedStr)) + Send + Sync;
 
-/// A lookup named an index that the store does not have.
+/// A lookup in an index that the store does not have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "there is no index {name:?}; the indexes of this store are {known:?}. Add it where its informer is built: .index(…)"
 )]
 pub struct UnknownIndex {
-    /// The name of the lookup.
+    /// The requested name.
     pub name: String,
-    /// The names that there are.
+    /// The names of the store's indexes.
     pub known: Vec<String>,
 }
 
@@ -41,8 +41,7 @@ pub(super) struct Indexes<V> {
     panics: AtomicU64,
 }
 
-/// Objects by key, and what finds them otherwise. For each index, every object is in the posting of each of its
-/// values, and nothing else is.
+/// Objects by key and by index. Per index, every object is in the posting of each of its values, and nowhere else.
 #[derive(Debug)]
 pub(super) struct Objects<V> {
     by_key: HashSet<ByKey<V>>,
@@ -58,7 +57,7 @@ struct ByKey<V>(Arc<V>);
 /// The objects that an index has under one value.
 #[derive(Debug)]
 enum Posting<V> {
-    /// The usual case, an owner's only child; needs no allocation.
+    /// The usual case, such as an owner's only Deployment; needs no allocation.
     One(Arc<V>),
     /// Several, by key. Boxed, because it would otherwise double the size of every posting.
     Several(Box<HashSet<ByKey<V>>>),
@@ -67,8 +66,8 @@ enum Posting<V> {
 // === impl Index ===
 
 impl<V: Object> Index<V> {
-    /// An index of this name. `values` passes on the values of one object; it must be a pure
-    /// function of it. An object for which it panics is found under no value.
+    /// Creates an index. `values` calls the closure with each value of an object and must be a pure function of it. An
+    /// object for which it panics is not in the index.
     pub fn new(
         name: impl Into<InternedStr>,
         values: impl Fn(&V, &mut dyn FnMut(InternedStr)) + Send + Sync + 'static,
@@ -76,9 +75,9 @@ impl<V: Object> Index<V> {
         Index { name: name.into(), values: Arc::new(values), is_by_controller: false }
     }
 
-    /// Finds objects by their controller, if that is a `P`; needed by
-    /// [`Store::controlled_by`](super::Store::controlled_by). Its name includes the kind, so that
-    /// one informer can have several.
+    /// Creates an index by the controller of an object, if that is a `P`; needed by
+    /// [`Store::controlled_by`](super::Store::controlled_by). Its name includes the kind, so that an informer can have
+    /// several.
     pub fn by_controller<P: Resource>() -> Index<V> {
         let values = |object: &V, each: &mut dyn FnMut(InternedStr)| match &object.meta().owner {
             Some(owner) if owner.kind == P::KIND.kind && is_of_group::<P>(&owner.api_version) => {
@@ -89,12 +88,12 @@ impl<V: Object> Index<V> {
         Index { is_by_controller: true, ..Index::new(by_controller::<P>(), values) }
     }
 
-    /// Returns whether it finds the same objects as `other`: by their controller, of the same kind.
+    /// Returns whether both are indexes by controllers of the same kind.
     pub(crate) fn is_same(&self, other: &Index<V>) -> bool {
         self.is_by_controller && other.is_by_controller && self.name == other.name
     }
 
-    /// Returns whether it is by controllers of a kind that is known only at run time.
+    /// Returns whether it is by controllers of a runtime kind.
     pub(crate) fn is_by_unknown_controller(&self) -> bool {
         self.is_by_controller && *self.name == *by_controller::<Dynamic>()
     }
@@ -112,7 +111,7 @@ impl<V> Clone for Index<V> {
     }
 }
 
-/// The name of [`Index::by_controller`]: `controller foos.example.com`.
+/// Returns the name of [`Index::by_controller`]: `controller foos.example.com`.
 pub(super) fn by_controller<P: Resource>() -> String {
     format!("controller {}", P::KIND.resource())
 }
@@ -138,7 +137,7 @@ impl<V> Indexes<V> {
         self.panics.load(Ordering::Relaxed)
     }
 
-    /// The values of `object`; empty if the function panics.
+    /// Returns the values of `object`; empty if the function panics.
     fn values(&self, at: usize, object: &V) -> Vec<InternedStr> {
         let Some(index) = self.all.get(at) else { return Vec::new() };
         let mut values = Vec::new();
@@ -152,7 +151,7 @@ impl<V> Indexes<V> {
         values
     }
 
-    /// The place of the index of this name.
+    /// Returns the position of the index of this name.
     pub(super) fn position(&self, name: &str) -> Result<usize, UnknownIndex> {
         let unknown = || UnknownIndex {
             name: name.to_owned(),
@@ -224,7 +223,7 @@ impl<V: Object> Objects<V> {
         self.by_key.get(key).map(|object| &object.0)
     }
 
-    /// Inserts `object`; returns what it replaces.
+    /// Inserts `object`; returns the one it replaces.
     pub(super) fn insert(&mut self, object: &Arc<V>) -> Option<Arc<V>> {
         let before = self.by_key.replace(ByKey(object.clone())).map(|object| object.0);
         for (at, postings) in self.postings.iter_mut().enumerate() {
@@ -257,7 +256,7 @@ impl<V: Object> Objects<V> {
         Some(object)
     }
 
-    /// Passes on the objects that the index at this place has under `value`.
+    /// Calls `each` with the objects that the index at this position has under `value`.
     pub(super) fn under(&self, at: usize, value: &str, each: &mut dyn FnMut(&Arc<V>)) {
         match self.postings.get(at).and_then(|postings| postings.get(value)) {
             Some(Posting::One(object)) => each(object),
@@ -267,7 +266,7 @@ impl<V: Object> Objects<V> {
     }
 }
 
-/// Removes what is posted under `value` with this key.
+/// Removes the object with this key from the posting of `value`.
 fn remove<V: Object>(
     postings: &mut HashMap<InternedStr, Posting<V>>,
     value: &InternedStr,
@@ -281,7 +280,7 @@ fn remove<V: Object>(
     }
 }
 
-/// Returns whether a table has to be shrunk, to room for twice what is in it.
+/// Returns whether to shrink a table, to a capacity of twice its length.
 pub(super) fn has_spare_room(len: usize, capacity: usize) -> bool {
     capacity > 14 && len * 8 < capacity
 }
@@ -310,7 +309,7 @@ impl<V: Object> Posting<V> {
         }
     }
 
-    /// Removes what has this key; returns whether nothing is left.
+    /// Removes the object with this key; returns whether the posting is empty.
     fn remove(&mut self, key: &ObjectKey) -> bool {
         let Posting::Several(objects) = self else {
             return matches!(self, Posting::One(one) if one.key() == key);

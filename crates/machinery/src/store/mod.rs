@@ -1,40 +1,37 @@
-//! 3. The local copy: one writer, many readers, indexes, deltas.
+//! The local cache of objects: one writer, many readers, indexes and deltas.
 //!
 //! Guarantees
-//! - One writer, by type ([`Writer`] is not `Clone`), receives the API server's news, in order. Any
-//!   number of readers ([`Store`]) read it, and may add the responses to our own writes.
-//! - Readers never see part of a relist: a list becomes visible at one instant, indexes included.
-//!   It is built beside what is stored and swapped in, so no reader waits for a relist longer than it
-//!   takes to change one object. That is some microseconds, except when the
-//!   table has to grow. A response that comes meanwhile waits until it is built and reported.
+//! - One writer, by type ([`Writer`] is not `Clone`), receives the events of the API server in order. Any number of
+//!   readers ([`Store`]) read the store, and can add the responses to our own writes.
+//! - Readers never see part of a relist: a list becomes visible at one instant, indexes included. It is built
+//!   separately and swapped in, so a reader waits for a relist no longer than for the change of one object: some
+//!   microseconds, except when the table has to grow. A response that arrives meanwhile waits until the list is
+//!   reported.
 //! - The view does not go back: an event or a response never replaces an object by an older one, and a list that is
-//!   older than what was already seen is refused as a whole. A list that is not older wins, as in client-go.
-//! - Nothing is lost: every object that goes away is a [`Delta::Deleted`], even if only a list
-//!   shows that it is gone. A different UID under an old name is a delete and an add.
+//!   older than the store is refused as a whole. Any other list wins, as in client-go.
+//! - Nothing is lost: every removed object is a [`Delta::Deleted`], even if only a list shows the deletion. A different
+//!   UID under an old name is a delete and an add.
 //! - A relist of unchanged objects reports nothing and replaces nothing: every `Arc` stays.
-//! - The deltas, in order, are the whole truth: applied to an empty map they yield what the store
-//!   has, at every moment. A relist reports deletes first, except for a name that was taken over
-//!   (its delete comes right before the add).
+//! - The deltas are complete: applied in order to an empty map, they yield the content of the store at every moment. A
+//!   relist reports deletes first, except when a name has a new object (its delete comes right before the add).
 //! - Responses to own writes are visible and reported at once ([`Store::apply_response`], [`Store::apply_delete`]).
 //!   Their echo over the watch changes nothing and is not reported.
-//! - On top of an object itself the store needs 32 bytes for it, `Arc` included. (Indexes cost
-//!   extra.)
+//! - Per object, the store needs 32 bytes beyond the object itself, `Arc` included. Indexes cost extra.
 //!
 //! # One order of changes
-//! Watch events and the responses to this process's writes change the store one after another, and
-//! handlers are notified of each before the next. Whoever made a change, every handler sees it: nothing is
-//! suppressed, so nothing is suppressed by mistake.
+//! Watch events and the responses to this process's writes change the store one after another, and handlers are
+//! notified of each before the next. Every handler sees every change, whatever its origin: none is suppressed by
+//! mistake.
 //!
-//! An event may be older than what is stored: another client writes 6, this process writes 7 and stores 7 at once.
-//! When 6 arrives, it is ignored: the report of 7 came after it, and includes it.
+//! An event can be older than the stored object: another client writes 6, this process writes 7 and stores 7 at once.
+//! The event for 6 is then ignored: the report of 7 came after it, and includes it.
 //!
-//! A delete leaves a tombstone until the watch has passed it, or three bookmarks have come, so that no late event brings the object back. A created
-//! object that the watch does not show by the next bookmark is outside of what is watched, and leaves the store.
+//! A delete leaves a tombstone until the watch has passed it or three bookmarks have come: no late event restores the
+//! object. A created object that the watch does not show by the next bookmark is outside its scope and removed.
 //!
 //! # Versions
-//! All this needs versions that can be ordered. Where they cannot be
-//! ([`ResourceVersion::UNKNOWN`]), the watch is believed as it comes, and our own writes wait for
-//! it.
+//! All this needs versions that can be ordered. Where they cannot be ([`ResourceVersion::UNKNOWN`]), watch events apply
+//! in the order they come, and our own writes wait for the watch.
 //!
 //! [`ResourceVersion::UNKNOWN`]: crate::object::ResourceVersion::UNKNOWN
 
@@ -52,7 +49,7 @@ pub use writer::Writer;
 
 use crate::object::Object;
 
-/// Makes a store. Indexes are fixed from the start.
+/// Creates a store. Indexes cannot be added later.
 pub fn new<V: Object>(indexes: Vec<Index<V>>) -> (Writer<V>, Store<V>) {
     let store = Store::new(indexes);
     (Writer::new(store.clone()), store)

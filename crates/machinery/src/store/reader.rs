@@ -1,4 +1,4 @@
-//! The readers' side.
+//! The readers of a store.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,20 +10,20 @@ use super::index::{Index, Indexes, Objects, UnknownIndex, by_controller};
 use super::state::StoreState;
 use crate::object::{InternedStr, Object, ObjectKey, Resource, Uid};
 
-/// Reads the local copy. Cheap to clone.
+/// A reader of the local cache. Cheap to clone.
 pub struct Store<V> {
-    /// Everything, unless there are parts.
+    /// All objects, unless there are parts.
     shared: Arc<Shared<V>>,
-    /// By namespace, sorted. Each has its own writer, which knows nothing of the others.
+    /// Sorted by namespace. Each has its own writer and is independent of the others.
     parts: Arc<[(InternedStr, Arc<Shared<V>>)]>,
 }
 
 pub(super) struct Shared<V> {
-    /// Locked by whoever changes the objects, until handlers have been notified.
+    /// Locked during each change of the objects, until handlers have been notified.
     pub(super) state: Mutex<StoreState<V>>,
     /// Locked for one lookup or one change at a time. Changed only with the state locked.
     pub(super) objects: RwLock<Objects<V>>,
-    /// Number of keys in `state.unconfirmed`, which handlers may ask for.
+    /// Number of keys in `state.unconfirmed`: handlers can read it while the state is locked.
     pub(super) unconfirmed: AtomicUsize,
     pub(super) indexes: Arc<Indexes<V>>,
 }
@@ -51,8 +51,8 @@ impl<V: Object> Store<V> {
         Store { shared, parts: Arc::default() }
     }
 
-    /// Reads several stores as one. Each holds the objects of one namespace, and no others. What is
-    /// promised "at one instant" holds for each namespace by itself. `None` if there are no stores.
+    /// Reads several stores as one, each with the objects of one namespace only. "At one instant" then applies to each
+    /// namespace separately. `None` if there are no stores.
     pub fn of_namespaces(
         stores: impl IntoIterator<Item = (InternedStr, Store<V>)>,
     ) -> Option<Store<V>> {
@@ -67,7 +67,7 @@ impl<V: Object> Store<V> {
         &self.shared
     }
 
-    /// The part that `key` belongs to.
+    /// Returns the part that `key` belongs to.
     fn part(&self, key: &ObjectKey) -> Option<&Shared<V>> {
         if self.parts.is_empty() {
             return Some(&self.shared);
@@ -81,7 +81,7 @@ impl<V: Object> Store<V> {
         one.into_iter().chain(self.parts.iter().map(|(_, part)| &**part))
     }
 
-    /// The object under `key`.
+    /// Returns the object under `key`.
     pub fn get(&self, key: &ObjectKey) -> Option<Arc<V>> {
         self.part(key)?.objects.read().get(key).cloned()
     }
@@ -91,7 +91,7 @@ impl<V: Object> Store<V> {
         self.part(key).is_some_and(|part| part.objects.read().get(key).is_some())
     }
 
-    /// All objects at one instant, in no particular order.
+    /// Returns all objects at one instant, in no particular order.
     pub fn list(&self) -> Vec<Arc<V>> {
         let mut all = Vec::new();
         for part in self.all() {
@@ -100,7 +100,7 @@ impl<V: Object> Store<V> {
         all
     }
 
-    /// The objects that index `name` has under `value`, in no particular order.
+    /// Returns the objects that index `name` has under `value`, in no particular order.
     ///
     /// # Errors
     /// If there is no such index.
@@ -108,7 +108,7 @@ impl<V: Object> Store<V> {
         self.find_by(name, value, |_| true)
     }
 
-    /// The objects controlled by `owner` itself, not by a namesake, in no particular order.
+    /// Returns the objects controlled by `owner`, compared by UID, in no particular order.
     ///
     /// # Errors
     /// If there is no [`Index::by_controller`] for its kind.
@@ -118,7 +118,7 @@ impl<V: Object> Store<V> {
         })
     }
 
-    /// The objects that the index has under `value` and that are `wanted`.
+    /// Returns the objects that the index has under `value` and that are `wanted`.
     fn find_by(
         &self,
         name: &str,
@@ -147,10 +147,9 @@ impl<V: Object> Store<V> {
         self.len() == 0
     }
 
-    /// Write-through of the response to a write. The newest wins; returns what to use from here on. Visible and
-    /// reported at once.
+    /// Stores the response to a write, if it is the newest state, and reports it at once. Returns the newest state.
     ///
-    /// A response whose version is unknown, or that the watch has overtaken, changes nothing.
+    /// A response whose version is unknown, or that the watch has overtaken, is not stored.
     pub fn apply_response(&self, object: V) -> Arc<V> {
         self.responded(object, true)
     }
@@ -168,16 +167,15 @@ impl<V: Object> Store<V> {
         }
     }
 
-    /// Write-through of a delete that the API server has acknowledged as final. The object is
-    /// invisible at once, and is not seen again even if the watch still shows earlier states of it.
+    /// Removes an object that the API server has deleted for good, at once. It does not return even if the watch still
+    /// shows earlier states of it.
     pub fn apply_delete(&self, key: &ObjectKey, uid: Uid) {
         if let Some(part) = self.part(key) {
             part.enter(|change| change.removed(key, uid));
         }
     }
 
-    /// Calls `then` with all objects while nothing is written or reported. It may read stores, but
-    /// not write to them.
+    /// Calls `then` with all objects while nothing is written or reported. It can read stores, but not write to them.
     pub fn paused<T>(&self, then: impl FnOnce(Vec<Arc<V>>) -> T) -> T {
         // Always locked in the same order.
         let _doors: Vec<_> = self.all().map(|part| part.state.lock()).collect();
@@ -189,8 +187,7 @@ impl<V: Object> Store<V> {
         self.all().map(|part| part.indexes.panics()).sum()
     }
 
-    /// Returns the number of keys with objects that this process created or deleted, and that the watch has yet to
-    /// show so.
+    /// Returns the number of keys whose creation or deletion by this process the watch has not shown yet.
     pub fn unconfirmed(&self) -> usize {
         self.all().map(|part| part.unconfirmed.load(Ordering::Relaxed)).sum()
     }

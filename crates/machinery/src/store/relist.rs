@@ -1,4 +1,4 @@
-//! A list replaces what is stored: it is built beside, swapped in at one instant, then reported.
+//! The relist: a list is built separately, swapped in at one instant, then reported.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,23 +13,23 @@ use crate::object::{Object, ObjectKey, ResourceVersion, Uid};
 
 /// A list, reduced to its differences from what is stored.
 pub(super) struct Relist<V> {
-    /// The objects that were stored just as they are listed.
+    /// Objects that the store has in the same state.
     unchanged: HashMap<ObjectKey, Uid>,
     /// All other objects of the list.
     staged: Objects<V>,
-    /// Objects that the list has but that could not be decoded.
+    /// Objects of the list that cannot be decoded.
     kept: HashMap<ObjectKey, Uid>,
 }
 
 // === impl Relist ===
 
 impl<V: Object> Relist<V> {
-    /// For a store with this many objects.
+    /// Creates a list for a store with this many objects.
     pub(super) fn new(stored: usize, staged: Objects<V>) -> Relist<V> {
         Relist { unchanged: HashMap::with_capacity(stored), staged, kept: HashMap::new() }
     }
 
-    /// The list has `object`. If several have the same key, the last one counts.
+    /// Adds an object of the list. The last one of a key counts.
     pub(super) fn listed(&mut self, shared: &Shared<V>, object: V) {
         let key = object.key();
         if !self.kept.is_empty() {
@@ -47,7 +47,7 @@ impl<V: Object> Relist<V> {
         }
     }
 
-    /// The list has `uid` under `key`, but it cannot be decoded.
+    /// Adds an object of the list that cannot be decoded.
     pub(super) fn retain(&mut self, key: &ObjectKey, uid: Uid) {
         self.kept.insert(key.clone(), uid);
     }
@@ -59,19 +59,19 @@ impl<V: Object> Relist<V> {
         self.kept.remove(key);
     }
 
-    /// Returns whether the list has `uid` in a form that could not be decoded.
+    /// Returns whether the list has `uid`, but cannot decode it.
     fn keeps(&self, key: &ObjectKey, uid: Uid) -> bool {
         self.kept.get(key).is_some_and(|kept| !kept.is_some() || *kept == uid)
     }
 
-    /// Returns whether the list shows this object.
+    /// Returns whether the list has this object.
     fn shows(&self, key: &ObjectKey, uid: Uid) -> bool {
         let staged = self.staged.get(key).map(|staged| staged.uid());
         staged.or(self.unchanged.get(key).copied()) == Some(uid) || self.keeps(key, uid)
     }
 
-    /// The list of this version meets what responses said of one name: drops what is past, and forgets what the list
-    /// shows, or could show and does not.
+    /// Merges one name of the list with the responses: drops a listed state that is past, and forgets the responses
+    /// that the list includes or overrides.
     fn confirm(
         &mut self,
         key: &ObjectKey,
@@ -88,7 +88,7 @@ impl<V: Object> Relist<V> {
         }
     }
 
-    /// The stored objects that the list does not have, except those created after it.
+    /// Returns the stored objects that are not in the list, except newer ones.
     fn gone(&self, objects: &Objects<V>, version: ResourceVersion) -> Vec<Arc<V>> {
         let is_gone = |stored: &&Arc<V>| {
             let key = stored.key();
@@ -100,7 +100,7 @@ impl<V: Object> Relist<V> {
         objects.iter().filter(is_gone).cloned().collect()
     }
 
-    /// Returns the objects stored from now on; adds the differences from `objects` to `deltas`.
+    /// Returns the new content of the store; adds its differences from `objects` to `deltas`.
     fn build(
         self,
         objects: &Objects<V>,
@@ -119,7 +119,7 @@ impl<V: Object> Relist<V> {
             deltas.push(Delta::Deleted(stored));
         }
         for staged in self.staged.iter() {
-            // What is newer than the list is a response. Otherwise the list wins.
+            // A state newer than the list is a response. Otherwise the list wins.
             let stays = |stored: &&Arc<V>| {
                 let at = stored.meta().version;
                 is_same_state::<V>(stored, staged)
@@ -137,11 +137,10 @@ impl<V: Object> Relist<V> {
 // === impl Shared ===
 
 impl<V: Object> Shared<V> {
-    /// Takes over a list that is complete, at this version, and reports how it differs from what
-    /// was stored. If it is older than what has already been seen, changes nothing and returns false.
+    /// Replaces the content with a complete list of this version and reports the differences. A list older than the
+    /// store changes nothing and returns false.
     ///
-    /// Whatever changes the objects needs the state, which is locked all the while. So
-    /// readers wait only for the swap.
+    /// The state is locked all the time, so nothing else changes the objects, and readers wait only for the swap.
     pub(super) fn take_over(&self, mut relist: Relist<V>, version: ResourceVersion) -> bool {
         let mut state = self.state.lock();
         let state = &mut *state;

@@ -1,5 +1,5 @@
-//! The changes of a store: watch events and responses to own writes are applied here, one after another, and
-//! handlers are notified of each before the next.
+//! Changes of a store: watch events and responses to own writes are applied one after another, and handlers are
+//! notified of each before the next.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -12,41 +12,41 @@ use super::index::{Objects, has_spare_room};
 use super::reader::Shared;
 use crate::object::{Object, ObjectKey, ResourceVersion, Uid};
 
-/// Number of keys with responses that the watch has yet to show; those of other keys wait for the watch. Normally one
-/// is shown within milliseconds: this limit is for a watch that is down for long.
+/// Number of keys with responses that the watch has not shown yet. At the limit, responses of other keys wait for the
+/// watch. Normally one is shown within milliseconds: the limit is for a watch that is down for long.
 const REMEMBERED: usize = 1 << 16;
-/// Number of tombstones under one name. An object whose tombstone is forgotten may be seen once more, until its
-/// deletion comes over the watch.
+/// Number of tombstones of one name. An object whose tombstone is dropped can reappear until the watch shows its
+/// deletion.
 const TOMBSTONES: usize = 16;
-/// A tombstone is forgotten after this many bookmarks, which come about once a minute: the object was one that
-/// this watch does not show.
+/// A tombstone is dropped after this many bookmarks, which come about once a minute: this watch does not show the
+/// object.
 pub(super) const BOOKMARKS: u8 = 3;
 
-/// State to tell news from repetitions, and the handler that is notified of news. Locked for one change and its
-/// report at a time.
+/// State that distinguishes new events from repeated ones, and the handler. Locked for one change and its report at a
+/// time.
 pub(super) struct StoreState<V> {
     pub(super) handler: DeltaHandler<V>,
-    /// Keys with objects that responses have created or deleted, and that the watch has yet to show so.
+    /// Keys whose creation or deletion by a response the watch has not shown yet.
     pub(super) unconfirmed: HashMap<ObjectKey, Unconfirmed>,
-    /// All news from the API server up to this version has been taken in. What is not newer is a repetition.
+    /// The version up to which the store includes all changes. An event that is not newer is a repetition.
     pub(super) seen: ResourceVersion,
-    /// True if a list was taken over.
+    /// True after the first list.
     pub(super) synced: bool,
     /// Empty; kept for its allocation.
     deltas: Vec<Delta<V>>,
 }
 
-/// What responses say of one name, and the watch does not yet.
+/// Responses for one name that the watch has not shown yet.
 #[derive(Debug, Default)]
 pub(super) struct Unconfirmed {
-    /// The object that was created, and that the watch has never shown.
+    /// The created object that the watch has not shown yet.
     pub(super) created: Uid,
-    /// Objects that were deleted for good, and their last known versions.
+    /// Deleted objects and their last known versions.
     tombstones: Vec<(Uid, ResourceVersion)>,
     bookmarks: u8,
 }
 
-/// A change that is being made: this state is locked, and so are the objects.
+/// A change in progress: this state and the objects are locked.
 pub(super) struct Change<'a, V> {
     state: &'a mut StoreState<V>,
     objects: &'a mut Objects<V>,
@@ -56,7 +56,7 @@ pub(super) struct Change<'a, V> {
 // === impl Shared ===
 
 impl<V: Object> Shared<V> {
-    /// Makes one change, then notifies the handlers of it.
+    /// Applies one change, then notifies the handler of it.
     pub(super) fn enter<T>(&self, change: impl FnOnce(&mut Change<'_, V>) -> T) -> T {
         let mut state = self.state.lock();
         let mut deltas = std::mem::take(&mut state.deltas);
@@ -86,12 +86,12 @@ impl<V> StoreState<V> {
         }
     }
 
-    /// Returns whether the API server has certainly shown everything up to `version`.
+    /// Returns whether the API server has certainly reported everything up to `version`.
     fn has_passed(&self, version: ResourceVersion) -> bool {
         matches!(version.order(self.seen), Some(Ordering::Less | Ordering::Equal))
     }
 
-    /// Returns whether news at `version` is old. If it is not, it counts as seen from now on.
+    /// Returns whether an event of `version` is a repetition. If not, records the version as seen.
     fn is_repetition(&mut self, version: ResourceVersion) -> bool {
         if self.has_passed(version) {
             return true;
@@ -102,7 +102,7 @@ impl<V> StoreState<V> {
         false
     }
 
-    /// Returns what is remembered of `key`, new if there is nothing; `None` if too much is remembered already.
+    /// Returns the entry of `key`, created if necessary; `None` at the limit.
     fn remember(&mut self, key: &ObjectKey) -> Option<&mut Unconfirmed> {
         if self.unconfirmed.len() >= REMEMBERED && !self.unconfirmed.contains_key(key) {
             return None;
@@ -110,7 +110,7 @@ impl<V> StoreState<V> {
         Some(self.unconfirmed.entry_ref(key).or_default())
     }
 
-    /// Forgets a key of which nothing is left to remember.
+    /// Removes the entry of a key if it is empty.
     pub(super) fn forget_if_idle(&mut self, key: &ObjectKey) {
         if self.unconfirmed.get(key).is_some_and(Unconfirmed::is_idle) {
             self.unconfirmed.remove(key);
@@ -130,7 +130,7 @@ impl<V> fmt::Debug for StoreState<V> {
 // === impl Unconfirmed ===
 
 impl Unconfirmed {
-    /// Records that the object, last known at this version, was deleted for good.
+    /// Adds a tombstone of the object, last known at this version.
     fn bury(&mut self, uid: Uid, version: ResourceVersion) {
         if self.tombstones.len() == TOMBSTONES {
             self.tombstones.remove(0);
@@ -139,33 +139,32 @@ impl Unconfirmed {
         self.bookmarks = 0;
     }
 
-    /// Returns whether a state of an object must no longer be seen: the object was deleted, or a newer one that
-    /// had its name was.
+    /// Returns whether a state must not be stored: its object was deleted, or a newer object of the same name was.
     pub(super) fn is_past(&self, uid: Uid, version: ResourceVersion) -> bool {
         self.tombstones.iter().any(|(gone, at)| *gone == uid || version.is_older_than(*at))
     }
 
-    /// The watch has shown the deletion of `uid`, or of something that it does not identify: that cannot be what was
-    /// created after `version`.
+    /// Removes the tombstones that the watch has confirmed: that of `uid` or, without a UID, those not newer than
+    /// `version`.
     fn unbury(&mut self, uid: Uid, version: ResourceVersion) {
         self.tombstones.retain(|(gone, at)| {
             if uid.is_some() { *gone != uid } else { at.is_newer_than(version) }
         });
     }
 
-    /// A list of this version was taken over: forgets the tombstones of objects that it could show and does not.
+    /// Removes the tombstones of objects that a list of this version does not show although it could.
     pub(super) fn listed(&mut self, version: ResourceVersion, shows: impl Fn(Uid) -> bool) {
         self.tombstones.retain(|(gone, at)| at.is_newer_than(version) || shows(*gone));
     }
 
-    /// The watch shows this object; [`Uid::NONE`] may be any.
+    /// Confirms the creation of this object; [`Uid::NONE`] means any.
     fn shown(&mut self, uid: Uid) {
         if self.created == uid || !uid.is_some() {
             self.created = Uid::NONE;
         }
     }
 
-    /// A bookmark came: forgets tombstones that are too old.
+    /// Counts a bookmark and drops tombstones that are too old.
     fn age(&mut self) {
         self.bookmarks = self.bookmarks.saturating_add(1);
         if self.bookmarks >= BOOKMARKS {
@@ -173,7 +172,7 @@ impl Unconfirmed {
         }
     }
 
-    /// Returns whether nothing is left to remember.
+    /// Returns whether the entry is empty.
     fn is_idle(&self) -> bool {
         self.tombstones.is_empty() && !self.created.is_some()
     }
@@ -182,8 +181,8 @@ impl Unconfirmed {
 // === impl Change ===
 
 impl<V: Object> Change<'_, V> {
-    /// An object as a response has it; `is_written` says that the request changed it. Returns what to use from here
-    /// on: what is stored, if that is newer.
+    /// Applies a response. `is_written`: the request changed the object. Returns the newest state: the stored one, if
+    /// that is newer.
     pub(super) fn responded(&mut self, object: Arc<V>, is_written: bool) -> Arc<V> {
         let (key, uid, version) = (object.key(), object.uid(), object.meta().version);
         let stored = self.objects.get(key);
@@ -195,7 +194,7 @@ impl<V: Object> Change<'_, V> {
         }
         let is_known = stored.is_some_and(|stored| stored.uid() == uid);
         if !is_known && self.state.has_passed(version) {
-            // It has gone again, and nobody may have been told of it. Or no list shows it.
+            // Already deleted, perhaps before any handler saw it, or outside the scope of the lists.
             if is_written && stored.is_none() {
                 self.deltas.extend([Delta::Added(object.clone()), Delta::Deleted(object.clone())]);
             }
@@ -214,9 +213,9 @@ impl<V: Object> Change<'_, V> {
         object
     }
 
-    /// The API server has deleted `uid` for this process, for good.
+    /// Removes `uid`, which the API server has deleted for good for this process.
     pub(super) fn removed(&mut self, key: &ObjectKey, uid: Uid) {
-        // Otherwise its deletion has already come over the watch, or with a list.
+        // Otherwise the watch or a list has already reported its deletion.
         let stored = self.objects.get(key).filter(|stored| stored.uid() == uid);
         let Some(version) = stored.map(|stored| stored.meta().version) else { return };
         let Some(unconfirmed) = self.state.remember(key) else { return };
@@ -227,14 +226,14 @@ impl<V: Object> Change<'_, V> {
         self.deltas.extend(self.objects.remove(key).map(Delta::Deleted));
     }
 
-    /// The watch shows that `object` exists.
+    /// Applies ADDED or MODIFIED.
     pub(super) fn applied(&mut self, object: Arc<V>) {
         let (uid, version) = (object.uid(), object.meta().version);
         if self.state.is_repetition(version) {
             return;
         }
         let mut is_past = false;
-        // Usually nothing is remembered, and this runs for every event.
+        // Usually the map is empty, and this runs for every event.
         if !self.state.unconfirmed.is_empty()
             && let Some(unconfirmed) = self.state.unconfirmed.get_mut(object.key())
         {
@@ -243,7 +242,7 @@ impl<V: Object> Change<'_, V> {
             self.state.forget_if_idle(object.key());
         }
         let stored = self.objects.get(object.key());
-        // What is newer is a response, and was reported: this change is part of it.
+        // A newer state is a response that was reported and includes this change.
         let is_news = |it: &Arc<V>| {
             !it.meta().version.is_newer_than(version) && !is_same_state::<V>(it, &object)
         };
@@ -253,8 +252,8 @@ impl<V: Object> Change<'_, V> {
         }
     }
 
-    /// The watch shows that the object under `key` is gone. `last` is its last state, if it could be decoded.
-    /// [`Uid::NONE`]: it says only the name, and means whatever has it.
+    /// Applies DELETED. `last` is the last state of the object, if it could be decoded. [`Uid::NONE`] means any object
+    /// of this name.
     pub(super) fn deleted(
         &mut self,
         key: &ObjectKey,
@@ -270,12 +269,12 @@ impl<V: Object> Change<'_, V> {
         let ends = |stored: &&Arc<V>| {
             let (at, is_same) = (stored.meta().version, stored.uid() == uid);
             if is_repetition {
-                // Some servers send the end of an object with the version of its last state (OpenShift's projects).
-                // An object that has ended does not come back.
+                // Some servers send a deletion with the version of the last state (OpenShift's projects). A deleted
+                // object does not come back.
                 uid.is_some() && is_same && !at.is_newer_than(version)
             } else {
-                // What is newer was written since, such as one that a selector did not match for a while. A namesake
-                // that is older went before this one came.
+                // A newer state was written since, for example when a selector matched again. An older object of the
+                // same name was deleted before this one was created.
                 let is_meant = is_same || !uid.is_some();
                 !at.is_newer_than(version) && (is_meant || at.is_older_than(version))
             }
@@ -293,8 +292,8 @@ impl<V: Object> Change<'_, V> {
         }
     }
 
-    /// The watch shows that `uid` is under `key`, but it could not be decoded: the last good state of the same
-    /// object stays. A namesake is gone.
+    /// Applies ADDED or MODIFIED of an object that cannot be decoded: the last good state of the same object stays;
+    /// another object of the same name is removed.
     pub(super) fn update_undecodable(
         &mut self,
         key: &ObjectKey,
@@ -316,8 +315,8 @@ impl<V: Object> Change<'_, V> {
         }
     }
 
-    /// The API server has shown everything up to `version`. Returns whether that is news; `None` if it has shown
-    /// more before.
+    /// Records that the API server has reported everything up to `version`. Returns whether the version is new; `None`
+    /// if it is older.
     pub(super) fn passed(&mut self, version: ResourceVersion) -> Option<bool> {
         if version.is_same_as(self.state.seen) {
             return Some(false);
@@ -325,10 +324,10 @@ impl<V: Object> Change<'_, V> {
         (version.is_known() && !self.state.is_repetition(version)).then_some(true)
     }
 
-    /// A bookmark at `version` came: forgets what the watch should have shown under `key` by now.
+    /// Handles a bookmark of `version`: forgets what the watch should have shown under `key` by now.
     pub(super) fn overdue(&mut self, key: &ObjectKey, version: ResourceVersion, is_news: bool) {
         let Some(unconfirmed) = self.state.unconfirmed.get_mut(key) else { return };
-        // One that repeats a version may come from a server that has seen no deletion since.
+        // A repeated version can come from a server that has seen no deletion since.
         if is_news {
             unconfirmed.age();
         }
@@ -340,7 +339,7 @@ impl<V: Object> Change<'_, V> {
             is_stored => {
                 unconfirmed.created = Uid::NONE;
                 if is_stored.is_some() {
-                    // It was created, and the watch does not show it: it is outside the watch's scope.
+                    // The watch does not show the created object: it is outside its scope.
                     self.deltas.extend(self.objects.remove(key).map(Delta::Deleted));
                 }
             }
