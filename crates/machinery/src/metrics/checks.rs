@@ -15,14 +15,14 @@ pub struct Checks(Arc<Mutex<Vec<Arc<Entry>>>>);
 struct Entry {
     name: String,
     check: Box<dyn Fn() -> Result<String, String> + Send + Sync>,
-    /// Time of the first failure seen since it last passed.
+    /// Time of the first failure since the last success.
     wrong_since: Mutex<Option<Instant>>,
 }
 
 /// Report of the checks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
-    /// No check failed, apart from excluded ones.
+    /// True if no check failed, except excluded ones.
     pub ok: bool,
     /// One line per check, like Kubernetes' own `?verbose`.
     pub text: String,
@@ -31,9 +31,9 @@ pub struct Report {
 // === impl Checks ===
 
 impl Checks {
-    /// Adds a check: `Ok` with a word on the state (may be empty), or `Err` with what is wrong. It must
-    /// not block: it is called at every probe. The name is part of a path: letters, digits, `-`, `.`
-    /// and `_`. If it is taken, a number is added to it.
+    /// Adds a check: `Ok` with the state (can be empty), or `Err` with the problem. It is called at every probe and
+    /// must not block. The name is part of a path: letters, digits, `-`, `.` and `_`. A number is appended to a name
+    /// that is taken.
     pub fn add(
         &self,
         name: impl Into<String>,
@@ -81,7 +81,7 @@ impl Checks {
         })
     }
 
-    /// A copy: checks run without the lock, because they may use these checks themselves.
+    /// Returns a copy: checks run without the lock, because they can use these checks themselves.
     fn entries(&self) -> Vec<Arc<Entry>> {
         self.0.lock().clone()
     }

@@ -1,4 +1,4 @@
-//! Metrics that have a current value, read at each scrape: of queues, informers and the process.
+//! Metrics of queues, informers and the process that are read at each scrape.
 
 use std::fmt;
 use std::fs;
@@ -20,15 +20,15 @@ use crate::object::Resource;
 use crate::reflector::{Health, State};
 use crate::workqueue::{Key, Priority, WorkQueue};
 
-/// Queries the system at each scrape, under the names that every Prometheus client library uses. Without
-/// /proc, its metrics are missing.
+/// Metrics of the process, read at each scrape, with the names of all Prometheus client libraries. Without /proc, the
+/// metrics from it are missing.
 #[derive(Debug)]
 pub(super) struct Process {
-    /// Unix time in seconds at which this was made: close enough to the start of the process.
+    /// Unix time in seconds of its creation: close enough to the start of the process.
     pub(super) started: f64,
 }
 
-/// What is queried at each scrape, by name.
+/// Sources that are read at each scrape, by name.
 pub(super) struct Sources<T> {
     prefix: String,
     sources: RwLock<Vec<(String, Read<T>)>>,
@@ -49,7 +49,7 @@ pub(super) struct QueueNumbers {
     longest: Duration,
 }
 
-/// The state of one kind's reflectors; the worst state where there are several.
+/// State of the reflectors of one kind; the worst of several.
 #[derive(Default, Clone, Copy)]
 pub(super) struct InformerNumbers {
     version: u64,
@@ -64,7 +64,7 @@ pub(super) struct InformerNumbers {
 // === impl Sources ===
 
 impl<T> Sources<T> {
-    /// None yet; `prefix` is that of the metrics of our own.
+    /// Creates an empty list; `prefix` is that of our own metrics.
     pub(super) fn new(prefix: &str) -> Sources<T> {
         Sources { prefix: prefix.to_owned(), sources: RwLock::default() }
     }
@@ -169,8 +169,8 @@ impl Informers {
         });
     }
 
-    /// The numbers of each kind. Two informers of one kind, with two views, are one: a series that
-    /// came twice would fail the whole scrape.
+    /// Returns the numbers of each kind. Informers of one kind are merged: a duplicate series would fail the whole
+    /// scrape.
     fn by_kind(&self) -> Vec<(String, InformerNumbers)> {
         let mut all: Vec<(String, InformerNumbers)> = Vec::new();
         for (kind, read) in self.read() {
@@ -275,7 +275,7 @@ impl Collector for Process {
     }
 }
 
-/// A field of /proc/self/status, which counts in KiB and calls them kB.
+/// Returns a field of /proc/self/status in bytes; the file counts in KiB and calls them kB.
 fn bytes(status: &str, field: &str) -> Option<f64> {
     let line = status.lines().find_map(|line| line.strip_prefix(field))?;
     let kibibytes: f64 = line.split_whitespace().next()?.parse().ok()?;

@@ -1,4 +1,4 @@
-//! Metrics that are counted as things happen.
+//! Metrics that are updated by events.
 
 use std::time::Duration;
 
@@ -27,14 +27,14 @@ const PASS: [f64; 40] = [
     1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 15.0, 20.0,
     25.0, 30.0, 40.0, 50.0, 60.0,
 ];
-/// 10 ms to 5 min: a list may take long, and a watch lasts for minutes.
+/// 10 ms to 5 min: a list can take long, and a watch lasts for minutes.
 const WATCH: [f64; 12] = [0.01, 0.025, 0.1, 0.25, 1.0, 2.5, 10.0, 30.0, 60.0, 120.0, 180.0, 300.0];
-/// Objects: 0 to 100,000.
+/// Numbers of objects.
 const ITEMS: [f64; 7] = [0.0, 1.0, 10.0, 100.0, 1_000.0, 10_000.0, 100_000.0];
 
 /// The values of `result` that controller-runtime uses.
 const RESULTS: [&str; 4] = ["success", ERROR, "requeue_after", "requeue"];
-/// The one that `controller_runtime_reconcile_errors_total` also counts.
+/// The value that `controller_runtime_reconcile_errors_total` also counts.
 const ERROR: &str = "error";
 
 declare! {
@@ -83,13 +83,13 @@ declare! {
     }
 }
 
-/// Observes one queue, by name.
+/// The observer of one queue.
 pub struct QueueObserver {
     waited: Histogram,
     worked: Histogram,
 }
 
-// A rate needs a 0 to start from: what can be known beforehand is exported from the start.
+// A rate needs an initial 0: series that are known beforehand are exported from the start.
 
 impl Durations {
     /// controller-runtime sets both labels to the controller's name.
@@ -100,7 +100,7 @@ impl Durations {
 }
 
 impl Watches {
-    /// There is an informer of this kind.
+    /// Exports the series of an informer of this kind.
     pub(super) fn known(&self, kind: &Kind) {
         for series in
             [&self.lists, &self.watches, &self.short, &self.list_failures, &self.undecodable]
@@ -128,7 +128,7 @@ impl Events {
 }
 
 impl Lease {
-    /// There is a lease, and this process does not hold it yet.
+    /// Exports the series of a lease that this process does not have yet.
     pub(super) fn known(&self, lease: &str) {
         self.master.of([lease.to_owned()]).set(0);
         drop(self.slow.of([lease.to_owned()]));
@@ -136,7 +136,7 @@ impl Lease {
     }
 }
 
-// === the rooms that are observed ===
+// === observers of the modules ===
 
 impl workqueue::Observer for QueueObserver {
     fn dequeued(&self, _: Priority, waited: Duration) {
@@ -151,7 +151,7 @@ impl client::Observer for Metrics {
     fn request(&self, verb: &'static str, kind: &Kind, code: u16, took: Duration) {
         let Requests { total, seconds, by_resource } = &self.requests;
         let method = method(verb);
-        // As in client-go if no answer came.
+        // As in client-go without a response.
         let code: Value = if code == 0 { "<error>".into() } else { code.to_string().into() };
         total.of([code.clone(), method.into(), self.host.clone()]).inc();
         seconds.of([method.into(), self.host.clone()]).observe(took.as_secs_f64());
@@ -266,7 +266,7 @@ impl leader_election::Observer for Metrics {
     }
 }
 
-/// The HTTP method behind an RBAC verb.
+/// Returns the HTTP method of an RBAC verb.
 fn method(verb: &str) -> &'static str {
     match verb {
         "create" => "POST",

@@ -14,16 +14,16 @@ use crate::informer::Informer;
 use crate::object::Resource;
 use crate::workqueue::{Key, WorkQueue};
 
-/// Which build runs.
+/// Version of the running build.
 #[derive(Debug, Clone)]
 pub struct Build {
     /// Version of the package.
     pub version: &'static str,
-    /// Revision of the sources; `unknown` if the build was not told.
+    /// Revision of the sources; `unknown` if the build did not set it.
     pub revision: &'static str,
 }
 
-/// All metrics. Observes every room that can be observed; make one per process and share it.
+/// All metrics of the process. Implements the observers of all modules; create one and share it.
 pub struct Metrics {
     registry: Registry,
     /// The API server.
@@ -41,12 +41,12 @@ pub struct Metrics {
 // === impl Metrics ===
 
 impl Metrics {
-    /// Metrics of a process of `program` that talks to the API server `host` (`name:port`).
+    /// Creates the metrics of a process of `program` whose API server is `host` (`name:port`).
     pub fn new(program: &Identity, host: &str, build: &Build) -> Arc<Metrics> {
         Metrics::with(program, host, build, |_| {})
     }
 
-    /// Like [`Metrics::new`], with metrics of your own: `register` adds them.
+    /// Like [`Metrics::new`], with your own metrics, added by `register`.
     ///
     /// ```
     /// use controller_machinery::metrics::prometheus_client::metrics::counter::Counter;
@@ -91,12 +91,12 @@ impl Metrics {
         })
     }
 
-    /// All metrics, as text.
+    /// Returns all metrics as text.
     pub fn encode(&self, format: Format) -> String {
         text::write(&self.registry, format)
     }
 
-    /// An observer for the queue of the controller `name`; pass it on when creating the queue.
+    /// Returns an observer for the queue of the controller `name`, to be passed to the queue.
     pub fn queue_observer(&self, name: &'static str) -> QueueObserver {
         self.durations.observer(name)
     }
@@ -112,7 +112,7 @@ impl Metrics {
         self.informers.watch(informer.clone());
     }
 
-    /// There is a lease of this name, so its metrics are to be 0 instead of missing.
+    /// Exports the metrics of this lease as 0 instead of omitting them.
     pub fn watch_lease(&self, name: &str) {
         self.lease.known(name);
     }

@@ -1,5 +1,5 @@
-//! Who may read the metrics. The API server is asked as controller-runtime's metrics server does:
-//! a TokenReview says whose a token is, a SubjectAccessReview whether they have the right.
+//! Authorization of metrics requests, as in controller-runtime's metrics server: a TokenReview returns the user of a
+//! token, a SubjectAccessReview whether the user has permission.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -18,12 +18,12 @@ use tokio::time::Instant;
 use crate::client::{Client, Error};
 use crate::object::Kind;
 
-/// Time for which an answer is trusted. A revoked token keeps working for up to that long.
+/// Time for which a result is cached. A revoked token keeps working for up to that long.
 const BELIEVED: Duration = Duration::from_secs(60);
-/// Number of answers that are remembered.
+/// Number of cached results.
 const REMEMBERED: usize = 256;
-/// Concurrent questions about tokens that were not admitted before. More are refused at once: whoever tries tokens
-/// keeps neither the API server busy nor all connections.
+/// Concurrent reviews of tokens that were not admitted before. More are refused at once: a client that guesses tokens
+/// can neither overload the API server nor use all connections.
 const ASKING: usize = 4;
 
 const TOKEN: Kind =
@@ -35,45 +35,45 @@ const ACCESS: Kind = Kind::cluster_scoped(
     "subjectaccessreviews",
 );
 
-/// Who may read the metrics. Health is for everybody: the kubelet has no token.
+/// Access to the metrics. Health is always public: the kubelet has no token.
 #[derive(Debug, Clone)]
 pub enum Access {
-    /// Everybody: on a loopback address, or behind something else that decides.
+    /// Everyone: for a loopback address, or behind another component that authorizes.
     Open,
-    /// Whoever the API server admits.
+    /// Users whom the API server authorizes.
     Reviews(Arc<Reviews>),
 }
 
-/// Why a request is refused.
+/// Reason of a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
     /// No token, or an invalid one.
     #[error("Unauthorized")]
     Unauthenticated,
-    /// A valid token, but its bearer may not.
+    /// A valid token without permission.
     #[error("Forbidden")]
     Forbidden,
-    /// The answer cannot be determined now.
+    /// The review is not possible now.
     #[error("the API server cannot be asked")]
     Unknown,
 }
 
-/// Admits whoever the API server says may `get` the path `/metrics`.
+/// Admits users who can `get` the path `/metrics` according to the API server.
 ///
-/// Needs the rights to create `tokenreviews.authentication.k8s.io` and
-/// `subjectaccessreviews.authorization.k8s.io`. Answers are trusted for a minute.
+/// Needs permission to create `tokenreviews.authentication.k8s.io` and `subjectaccessreviews.authorization.k8s.io`.
+/// Results are cached for a minute.
 pub struct Reviews {
     client: Client,
-    /// By the hash of the token: no token is kept. Two hashes with random keys, so that a second token
-    /// with the same hashes cannot be found.
+    /// By the hash of the token: no token is stored. Two hashes with random keys, so that another token with the same
+    /// hashes cannot be found.
     known: Mutex<HashMap<(u64, u64), Answer>>,
     hashers: [RandomState; 2],
     asking: Semaphore,
-    /// It was logged that the right to ask is missing.
+    /// True if it was logged that the permission to review is missing.
     is_reported: AtomicBool,
 }
 
-/// Time of an answer, and the answer.
+/// Time of a review and its result.
 type Answer = (Instant, Result<(), Refusal>);
 
 #[derive(Debug, Default, Deserialize)]
@@ -101,7 +101,7 @@ struct Permission {
 // === impl Access ===
 
 impl Access {
-    /// May the bearer of this token read the metrics? `bearer` is what follows `Authorization: Bearer`.
+    /// Returns whether this token gives access to the metrics. `bearer` follows `Authorization: Bearer`.
     pub(super) async fn admit(&self, bearer: Option<&str>) -> Result<(), Refusal> {
         match self {
             Access::Open => Ok(()),
@@ -113,7 +113,7 @@ impl Access {
 // === impl Reviews ===
 
 impl Reviews {
-    /// Asks through `client`, bypassing its gate: a standby's metrics are read, too.
+    /// Reviews tokens through `client`, bypassing its gate: the metrics of a standby are read, too.
     pub fn new(client: Client) -> Reviews {
         Reviews {
             client,
@@ -131,13 +131,13 @@ impl Reviews {
         if let Some((_, answer)) = known.filter(|(at, _)| at.elapsed() < BELIEVED) {
             return answer;
         }
-        // Whoever was admitted is asked about in any case.
+        // No limit for tokens admitted before: guessed tokens cannot block their renewal.
         let _turn = match known {
             Some((_, Ok(()))) => None,
             _ => Some(self.asking.try_acquire().map_err(|_| Refusal::Unknown)?),
         };
         let answer = self.ask(token).await;
-        // An answer that is not known now may be known in a moment.
+        // An unknown result is not cached: the next review can succeed.
         if answer != Err(Refusal::Unknown) {
             self.remember(key, answer);
         }
@@ -164,7 +164,7 @@ impl Reviews {
 
     async fn review<S: DeserializeOwned>(&self, kind: &Kind, spec: &Value) -> Result<S, Refusal> {
         self.client.review(kind, spec).await.map_err(|error| {
-            // The error itself is not logged: the API server's answer quotes the token.
+            // The error is not logged, because the response of the API server quotes the token.
             let resource = kind.resource();
             let is_forbidden = matches!(error, Error::Api { code: 403, .. });
             if is_forbidden && !self.is_reported.swap(true, Ordering::Relaxed) {
@@ -182,13 +182,12 @@ impl Reviews {
         let mut known = self.known.lock();
         let is_fresh = |at: Instant| at.elapsed() < BELIEVED;
         if !known.contains_key(&key) && known.len() >= REMEMBERED {
-            // Refusals give way to whoever is admitted, who stays known for longer than the answer is trusted.
+            // An admitted token replaces refusals; it stays in the cache even after its result has expired.
             known.retain(|_, (at, known)| known.is_ok() || answer.is_err() && is_fresh(*at));
             if answer.is_ok() && known.len() >= REMEMBERED {
                 known.retain(|_, (at, _)| is_fresh(*at));
             }
-            // If it is still full of fresh ones, somebody is trying tokens. Those are asked about each
-            // time.
+            // If the cache is still full, a client is guessing tokens. These are not cached.
             if known.len() >= REMEMBERED {
                 return;
             }

@@ -18,8 +18,8 @@ pub(super) struct Series<const N: usize, M> {
     family: Family<Labels<N>, M>,
 }
 
-/// Declares metrics, one per line: field, kind, name, labels, help. A name that begins with `_` gets
-/// the program's prefix.
+/// Declares metrics, one per line: field, kind, name, labels, help. The program's prefix is added to a name that begins
+/// with `_`.
 macro_rules! declare {
     ($($group:ident { $($field:ident: $kind:ident::$new:ident($($buckets:ident)?)
         $name:literal [$($label:literal),+] $help:literal;)+ })+) => { $(
@@ -54,7 +54,7 @@ where
         Series { labels, family }
     }
 
-    /// The series with these values, in the order of the labels. It is exported from now on.
+    /// Returns the series with these values, in the order of the labels. It is exported from now on.
     pub(super) fn of<V: Into<Value>>(&self, values: [V; N]) -> M {
         let mut values = values.map(Into::into);
         let label = |at: usize| (self.labels[at], std::mem::take(&mut values[at]));
@@ -62,7 +62,7 @@ where
     }
 }
 
-/// The name of a metric; of the program's own one if it begins with `_`.
+/// Returns the name of a metric, with the program's prefix if it begins with `_`.
 pub(super) fn full_name(prefix: &str, name: &str) -> String {
     if name.starts_with('_') { format!("{prefix}{name}") } else { name.to_owned() }
 }

@@ -1,4 +1,4 @@
-//! HTTP for probes and scrapes.
+//! The HTTP server for probes and scrapes.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -32,55 +32,54 @@ use super::review::{Access, Refusal};
 use super::text::Format;
 use super::tls::Tls;
 
-/// Time for the answer under way when a connection's life is over, or at the end.
+/// Time for the current response when the lifetime of a connection ends, or at shutdown.
 const LAST_ANSWER: Duration = Duration::from_secs(2);
-/// Connections that may wait to be accepted, as with tokio's `TcpListener::bind`.
+/// Number of connections that can wait to be accepted, as with tokio's `TcpListener::bind`.
 const BACKLOG: u32 = 1024;
-/// Pause after a failed accept: usually we are out of file descriptors.
+/// Pause after a failed accept, usually because no file descriptors are left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Contents that a server serves; an absent one is a 404.
+/// Content of a server; a missing one returns 404.
 #[derive(Clone, Default)]
 pub struct Routes {
     /// `/healthz`, `/livez`: whether the process should be restarted.
     pub health: Option<Checks>,
-    /// `/readyz`: whether it does its work.
+    /// `/readyz`: whether the process works.
     pub ready: Option<Checks>,
-    /// `/metrics`, and who may read them.
+    /// `/metrics`, and access to them.
     pub metrics: Option<(Arc<Metrics>, Access)>,
 }
 
-/// Bounds of a server.
+/// Limits of a server.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Concurrent connections. A further one waits until one of them ends. Default 32.
+    /// Concurrent connections. Another one waits until one of them ends. Default 32.
     pub connections: usize,
     /// Size of a request's line and headers in bytes, at least 8192. Default 8192.
     pub header_bytes: usize,
     /// Number of headers in a request. Default 64.
     pub headers: usize,
-    /// Time for a request's headers, and how long a connection may be idle. Default 3 s: probes that wait
-    /// for the place of an idle connection get it before the kubelet restarts the pod.
+    /// Time limit of a request's headers and of an idle connection. Default 3 s: probes that wait for an idle
+    /// connection to close are accepted before the kubelet restarts the pod.
     pub header_time: Duration,
-    /// Life of a connection, after which the next one gets its place. Default 10 s: the kubelet restarts a pod after
-    /// 30 s without an answer to its probes.
+    /// Lifetime of a connection, so that the next one is accepted. Default 10 s: the kubelet restarts a pod after 30 s
+    /// without a response to its probes.
     pub life: Duration,
 }
 
-/// Serves one address. Use one server for health and one for metrics, so that scrapes cannot crowd
-/// out probes.
+/// A server of one address. Use one server for health and one for metrics, so that scrapes cannot block probes.
 #[must_use = "nobody is answered until the server runs"]
 pub struct Server {
     listener: TcpListener,
     service: Service,
 }
 
-/// What is served, and how.
+/// Content and limits of a server.
 struct Service {
     routes: Routes,
     limits: Limits,
     tls: Option<Tls>,
-    /// The server stops.
+    /// Cancelled when the server stops.
     stopping: CancellationToken,
 }
 
@@ -103,17 +102,17 @@ impl Default for Limits {
 // === impl Server ===
 
 impl Server {
-    /// Listens on `address`; port 0 takes a free one, and `[::]` takes IPv4, too.
+    /// Listens on `address`; port 0 selects a free one, and `[::]` accepts IPv4, too.
     ///
     /// # Errors
-    /// If it cannot listen on the address: it is taken, or not this host's.
+    /// If it cannot listen: the address is in use, or not one of this host.
     pub async fn bind(address: SocketAddr, routes: Routes, limits: Limits) -> io::Result<Server> {
         let listener = listen(address).await?;
         let service = Service { routes, limits, tls: None, stopping: CancellationToken::new() };
         Ok(Server { listener, service })
     }
 
-    /// The same, over TLS only.
+    /// Serves over TLS only.
     pub fn with_tls(mut self, tls: Tls) -> Server {
         self.service.tls = Some(tls);
         self
@@ -127,8 +126,7 @@ impl Server {
         self.listener.local_addr()
     }
 
-    /// Answers until `stop`. Let it be one of the last to stop, so that the end of readiness can be
-    /// seen.
+    /// Serves until `stop`. Stop it last, so that the end of readiness is visible.
     pub async fn run(self, stop: impl Future<Output = ()> + Send) {
         let Server { listener, service } = self;
         let places = Arc::new(Semaphore::new(service.limits.connections));
@@ -165,7 +163,7 @@ impl Server {
     }
 }
 
-/// As Go does: what listens on `[::]` takes IPv4 whatever the host's `net.ipv6.bindv6only` says.
+/// Listens on `address`. `[::]` includes IPv4, as in Go, whatever the host's `net.ipv6.bindv6only` is.
 async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     if address.ip() != Ipv6Addr::UNSPECIFIED {
         return TcpListener::bind(address).await;
@@ -219,7 +217,7 @@ impl Service {
 
 impl Routes {
     async fn answer(&self, request: &Request<impl Body>) -> Answer {
-        // An unread body would be taken for the next request.
+        // An unread body would be parsed as the next request.
         if !request.body().is_end_stream() {
             let mut answer = plain(StatusCode::PAYLOAD_TOO_LARGE, "no body is accepted\n".into());
             answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -246,8 +244,8 @@ impl Routes {
     }
 }
 
-/// The answer to a probe: `ok`, or the report if `?verbose` asks for it or something is wrong.
-/// `?exclude=NAME` may be repeated.
+/// Returns the response to a probe: `ok`, or the report with `?verbose` or after a failure. `?exclude=NAME` can be
+/// repeated.
 fn health(checks: &Checks, title: &str, one: &str, query: &str) -> Option<Answer> {
     let parameters = query.split('&').filter(|part| !part.is_empty());
     let parameters = parameters.map(|part| part.split_once('=').unwrap_or((part, "")));

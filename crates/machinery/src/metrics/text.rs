@@ -8,7 +8,7 @@ use prometheus_client::registry::Registry;
 /// Text format of metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// Prometheus text 0.0.4, which everything reads.
+    /// Prometheus text 0.0.4, which all clients accept.
     Prometheus,
     /// OpenMetrics 1.0.0.
     OpenMetrics,
@@ -19,7 +19,7 @@ const OPEN_METRICS: &str = "application/openmetrics-text";
 // === impl Format ===
 
 impl Format {
-    /// Returns the format that an `Accept` header asks for; Prometheus text if it does not say.
+    /// Returns the format that an `Accept` header requests; Prometheus text by default.
     pub fn accepted(accept: &str) -> Format {
         let (mut open, mut plain) = (0.0_f32, 0.0_f32);
         for range in accept.split(',') {
@@ -51,7 +51,7 @@ impl Format {
     }
 }
 
-/// All metrics of `registry`.
+/// Returns all metrics of `registry` as text.
 pub(super) fn write(registry: &Registry, format: Format) -> String {
     let mut text = String::with_capacity(16 << 10);
     // Writing to a String never fails; only a metric's own encoder could.
@@ -64,9 +64,8 @@ pub(super) fn write(registry: &Registry, format: Format) -> String {
     }
 }
 
-/// OpenMetrics names a counter without `_total` and an info without `_info` in HELP and TYPE, and has more types,
-/// lines and exemplars; the samples are the same in both formats. A parser of Prometheus text refuses the whole
-/// scrape for what it does not know.
+/// Converts OpenMetrics, which omits `_total` and `_info` in HELP and TYPE and has more types, lines and exemplars; the
+/// samples are the same. A parser of Prometheus text refuses the whole scrape for an unknown element.
 fn to_prometheus(open: &str) -> String {
     let mut text = String::with_capacity(open.len() + 1024);
     let mut help: Option<(&str, &str)> = None;
@@ -95,7 +94,7 @@ fn to_prometheus(open: &str) -> String {
     text
 }
 
-/// A sample without the exemplar after it: ` # {`, outside of the quoted values of labels.
+/// Removes the exemplar of a sample: ` # {`, outside of the quoted values of labels.
 fn without_exemplar(line: &str) -> &str {
     let (mut is_quoted, mut is_escaped) = (false, false);
     for (at, byte) in line.bytes().enumerate() {

@@ -16,7 +16,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{self, ServerConfig};
 use tokio_rustls::server::TlsStream;
 
-/// Shortest time between two checks of the files. A certificate is renewed weeks before it expires.
+/// Shortest time between two checks of the files. Certificates are renewed weeks before they expire.
 const LOOK: Duration = Duration::from_secs(10);
 
 /// A certificate and its key.
@@ -25,13 +25,13 @@ pub struct Tls(Source);
 
 /// Origin of a certificate.
 enum Source {
-    /// Signed by itself; it lasts as long as the process.
+    /// Self-signed; kept until the process ends.
     SelfSigned(TlsAcceptor),
-    /// Files that may be renewed while in use.
+    /// Files that can be renewed while in use.
     Files { certificate: PathBuf, key: PathBuf, loaded: Mutex<Loaded> },
 }
 
-/// Why there is no TLS.
+/// Reason why TLS is not possible.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
@@ -44,7 +44,7 @@ pub enum TlsError {
         #[source]
         source: io::Error,
     },
-    /// A file holds something else.
+    /// A file has the wrong content.
     #[error("{path} holds no {what} in PEM")]
     Pem {
         /// Which.
@@ -52,17 +52,17 @@ pub enum TlsError {
         /// The expected content.
         what: &'static str,
     },
-    /// The two do not match, or are of an unknown kind.
+    /// The certificate and the key do not match, or have an unsupported type.
     #[error("the certificate and the key cannot be used")]
     Unusable(#[from] rustls::Error),
-    /// No certificate could be made.
+    /// No certificate could be created.
     #[error("no self-signed certificate could be made")]
     SelfSigned(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
 struct Loaded {
     acceptor: TlsAcceptor,
-    /// Modification times of the files that `acceptor` was made from.
+    /// Modification times of the files of `acceptor`.
     changed: [Option<SystemTime>; 2],
     looked: Instant,
 }
@@ -84,12 +84,11 @@ impl Tls {
         Ok(Tls(Source::Files { certificate, key, loaded: Mutex::new(loaded) }))
     }
 
-    /// Makes a certificate for `localhost` that no authority has signed, as controller-runtime's metrics
-    /// server does. It encrypts what a client sends, its token included; it does not prove to the client
-    /// whom it talks to.
+    /// Creates a self-signed certificate for `localhost`, as controller-runtime's metrics server does. It encrypts what
+    /// a client sends, its token included, but does not authenticate the server.
     ///
     /// # Errors
-    /// If there is no randomness.
+    /// If no random numbers are available.
     pub fn self_signed() -> Result<Tls, TlsError> {
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])
             .map_err(|error| TlsError::SelfSigned(error.into()))?;
@@ -103,8 +102,8 @@ impl Tls {
         acceptor.accept(stream).await
     }
 
-    /// The acceptor for what the files hold now. While they are unusable, as between the writing of
-    /// one and of the other, the previous one stays in use.
+    /// Returns the acceptor of the current files. While these are unusable, such as when only one of them is written,
+    /// the previous one is used.
     fn current(&self) -> TlsAcceptor {
         let (certificate, key, loaded) = match &self.0 {
             Source::SelfSigned(acceptor) => return acceptor.clone(),
@@ -161,7 +160,7 @@ fn serving(
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
 ) -> Result<TlsAcceptor, TlsError> {
-    // TLS 1.3 only: every maintained Prometheus speaks it.
+    // TLS 1.3 only: every maintained Prometheus supports it.
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .with_no_client_auth()
