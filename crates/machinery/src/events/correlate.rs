@@ -1,4 +1,4 @@
-//! Which Events are written, and when. Pure: the time is an argument.
+//! Deduplication and rate limits of Events. Pure: the time is an argument.
 
 #[cfg(test)]
 mod tests;
@@ -14,7 +14,7 @@ use super::recent::Recent;
 use super::{BURST, Dropped, MEMORY, QUEUE, QUEUE_OF_ONE, REFILL, RESERVE, Regarding, Type, text};
 use crate::object::InternedStr;
 
-/// Attributes that similar occurrences have in common: all but the note.
+/// Attributes that similar occurrences share: all but the note.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Group {
     pub(super) controller: &'static str,
@@ -24,21 +24,21 @@ pub(super) struct Group {
     pub(super) action: &'static str,
 }
 
-/// Attributes that equal occurrences have in common: they share one Event object.
+/// Attributes of equal occurrences, which share one Event object.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Series {
     pub(super) group: Group,
     pub(super) note: Arc<str>,
 }
 
-/// The fate of an occurrence.
+/// The result of an occurrence.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// A new Event waits to be written.
     New,
-    /// It was added to the count of a known Event.
+    /// It was added to the count of an existing Event.
     Repeated,
-    /// It is lost.
+    /// It was dropped.
     Dropped(Dropped),
 }
 
@@ -50,36 +50,36 @@ pub(super) struct Job {
     pub(super) name: String,
     /// The first occurrence.
     pub(super) first: Timestamp,
-    /// The last one.
+    /// The last occurrence.
     pub(super) last: Timestamp,
     /// Number of occurrences.
     pub(super) count: u32,
-    /// The API server has it: raise its count instead of creating it.
+    /// The API server has the Event: raise its count instead of creating it.
     pub(super) exists: bool,
 }
 
 /// Outcome of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// The API server has it.
+    /// The API server has the Event.
     Written,
-    /// It was there and has expired.
+    /// The Event has expired on the API server.
     Expired,
-    /// Given up.
+    /// The write failed.
     Failed,
 }
 
-/// Decides what is written. Its memories and its queue are bounded.
+/// Decides which Events are written. Its maps and its queue are bounded.
 pub(super) struct Correlator {
-    /// Every key of `queue` is in `series`, in state `Queued`, exactly once; no other entry is in
-    /// that state. Entries that are not `Idle` are never forgotten.
+    /// Every key of `queue` is in `series`, in state `Queued`, exactly once; no other entry is in that state. Only
+    /// `Idle` entries are removed.
     queue: VecDeque<Arc<Series>>,
     series: Recent<Arc<Series>, Entry>,
     budgets: Recent<(Regarding, Type), Budget>,
     names: Names,
-    /// Entries that are not `Idle`.
+    /// Number of entries that are not `Idle`.
     busy: usize,
-    /// Those of each namespace.
+    /// The same by namespace.
     by_namespace: HashMap<InternedStr, usize>,
 }
 
@@ -92,7 +92,7 @@ struct Budget {
 struct Names {
     /// Distinguishes this process's names from those of others.
     instance: u32,
-    /// Of the last name given: strictly increasing, so that no two Events get the same name.
+    /// Stamp of the last name: strictly increasing, so that no two Events get the same name.
     stamp: u64,
 }
 
@@ -103,27 +103,27 @@ struct Entry {
     count: u32,
     /// The count that the API server has; 0 if it has no such Event.
     written: u32,
-    /// The count in the write under way.
+    /// The count in the current write.
     sent: u32,
     state: State,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Nothing to do, though `count` may be ahead of `written`.
+    /// No write is due, though `count` can be ahead of `written`.
     Idle,
     /// In the queue.
     Queued,
-    /// A write is under way.
+    /// A write is running.
     Writing,
-    /// A write is under way, and another is due after it.
+    /// A write is running, and another is due after it.
     WritingAgain,
 }
 
 // === impl Correlator ===
 
 impl Correlator {
-    /// `instance` distinguishes the names of this process's Events from those of others.
+    /// `instance` distinguishes the names of this process's Events from those of other processes.
     pub(super) fn new(instance: u32) -> Correlator {
         Correlator {
             queue: VecDeque::new(),
@@ -135,7 +135,7 @@ impl Correlator {
         }
     }
 
-    /// Something happened, at `now` and at `wall` on the calendar. `note` is already clean.
+    /// Adds an occurrence at `now`, with `wall` as its time in the Event. `note` is already clean.
     pub(super) fn observe(
         &mut self,
         group: Group,
@@ -151,7 +151,7 @@ impl Correlator {
         self.create(&series, now, wall)
     }
 
-    /// The next write. Its end must be reported to [`Correlator::finish`].
+    /// Returns the next write. Report its end to [`Correlator::finish`].
     pub(super) fn take(&mut self, may: impl Fn(&Series) -> bool) -> Option<Job> {
         let first = self.queue.iter().position(|series| may(series))?;
         let series = self.queue.remove(first)?;
@@ -168,7 +168,7 @@ impl Correlator {
         })
     }
 
-    /// A write has ended.
+    /// Handles the end of a write.
     pub(super) fn finish(&mut self, series: &Arc<Series>, outcome: Outcome) {
         let Some(entry) = self.series.get_mut(series) else { return };
         let again = entry.state == State::WritingAgain;
@@ -181,13 +181,13 @@ impl Correlator {
         match outcome {
             Outcome::Written => entry.written = entry.sent,
             Outcome::Expired => {
-                // The expired Event has reported its share.
+                // The expired Event has counted its share.
                 entry.count = (entry.count - entry.written).max(1);
                 entry.written = 0;
                 entry.first = entry.last;
                 entry.name = self.names.next(series, entry.last);
             }
-            // The count stays and goes out with the next occurrence.
+            // The count stays and is sent with the next occurrence.
             Outcome::Failed => {}
         }
         if again || outcome == Outcome::Expired {
@@ -195,7 +195,7 @@ impl Correlator {
         }
     }
 
-    /// Returns the number of writes that wait or are under way.
+    /// Returns the number of waiting and running writes.
     pub(super) fn busy(&self) -> usize {
         self.busy
     }
@@ -208,7 +208,7 @@ impl Correlator {
     fn repeat(&mut self, series: &Arc<Series>, now: Instant, wall: Timestamp) {
         let Some(entry) = self.series.get_mut(series) else { return };
         entry.count = entry.count.saturating_add(1);
-        // A wall clock may go back; the series must not.
+        // A wall clock can go back; the series must not.
         entry.last = entry.last.max(wall);
         match entry.state {
             State::Queued | State::WritingAgain => {}
@@ -216,7 +216,7 @@ impl Correlator {
                 let idle = entry.state == State::Idle;
                 let least = if entry.written == 0 { 1 } else { RESERVE + 1 };
                 if (idle && !self.has_room(series)) || !self.pay(&series.group, least, now) {
-                    // The count goes out with the next write that is allowed.
+                    // The count is sent with the next permitted write.
                 } else if idle {
                     self.enqueue(series);
                 } else if let Some(entry) = self.series.get_mut(series) {
@@ -257,7 +257,7 @@ impl Correlator {
         }
     }
 
-    /// Returns whether another write may wait: one namespace, whose webhook hangs, must not fill the queue.
+    /// Returns whether another write can wait. A namespace whose webhook hangs must not fill the queue.
     fn has_room(&self, series: &Series) -> bool {
         let of_one = self.by_namespace.get(series.group.regarding.key.namespace());
         self.busy < QUEUE && of_one.is_none_or(|count| *count < QUEUE_OF_ONE)
@@ -274,7 +274,7 @@ impl Correlator {
 }
 
 impl Budget {
-    /// A full one.
+    /// Creates a full budget.
     pub(super) fn new(now: Instant) -> Budget {
         Budget { tokens: f64::from(BURST), at: now }
     }
@@ -293,7 +293,7 @@ impl Budget {
 }
 
 impl Names {
-    /// A name no other Event has. Every attempt to write the Event uses it.
+    /// Returns a name that no other Event has. Every attempt to write the Event uses it.
     fn next(&mut self, series: &Series, wall: Timestamp) -> String {
         // Microseconds since 1970, or one more than last time.
         let micros = u64::try_from(wall.as_microsecond()).unwrap_or_default();

@@ -1,28 +1,25 @@
-//! Events: what a person reads in `kubectl describe`.
+//! Kubernetes Events, as shown by `kubectl describe`.
 //!
 //! Guarantees
-//! - [`Recorder::publish`] never waits, never fails and does no I/O: it only holds a lock for
-//!   microseconds. One task, [`Sink::run`], talks to the API server.
-//! - Bounded: at most [`QUEUE`] Events wait to be written, [`QUEUE_OF_ONE`] of one namespace, [`MEMORY`] series are remembered, a note
-//!   is at most 1,024 bytes. What does not fit is dropped and counted, never silently.
-//! - A repeated occurrence makes no new Event: it raises `series.count` of the existing one, in one
-//!   PATCH for all waiting repetitions.
-//! - A new note is never hidden behind an old one: a note cannot be changed once written
-//!   (k8s.io/kubernetes/pkg/apis/core/validation), so another note is another Event.
+//! - [`Recorder::publish`] never waits, never fails and does no I/O: it only takes a lock for microseconds. One task,
+//!   [`Sink::run`], sends requests to the API server.
+//! - Bounded: at most [`QUEUE`] Events wait to be written, [`QUEUE_OF_ONE`] of one namespace. Events beyond that are
+//!   dropped and counted. At most [`MEMORY`] series are stored; a note is cut at 1,024 bytes.
+//! - A repeated occurrence creates no Event: it raises `series.count` of the existing one, in one PATCH for all waiting
+//!   repetitions.
+//! - A new note creates a new Event, because a written note is immutable (k8s.io/kubernetes/pkg/apis/core/validation).
 //! - Spam is limited per object and type: [`BURST`] writes, then one per [`REFILL`], both as in
 //!   client-go's EventCorrelator; repetitions leave the last [`RESERVE`] to new Events.
-//! - A write that is late or unanswered, or that the server has no time for, is tried [`TRIES`] times; it is then
-//!   dropped and counted, as one that is refused is at once. No namespace holds more than [`WRITERS_OF_ONE`] of
-//!   the writers. An Event that has expired on the server (404) is created again. A create whose answer
-//!   was lost is repeated under the same name, so it never creates two.
-//! - At shutdown, what is waiting is written, for at most [`FLUSH`].
-//! - Text from outside can do no harm: control and direction-changing characters become spaces.
+//! - A write without a response, or that the server cannot handle now, is tried [`TRIES`] times, then dropped and
+//!   counted; a refused one is dropped at once. A namespace uses at most [`WRITERS_OF_ONE`] of the writers. An Event
+//!   that has expired on the server (404) is created again. A create without a response is repeated under the same
+//!   name, so it never creates two.
+//! - At shutdown, waiting Events are written, for at most [`FLUSH`].
+//! - Text from outside is harmless: control and direction-changing characters become spaces.
 //!
 //! Caveats
-//! - Events are best effort by nature and expire (one hour by default). Whatever people must know
-//!   is also in `status`.
-//! - Events are writes and ask the client's gate like all writes: a process that does not lead
-//!   drops them.
+//! - Events are best effort and expire (one hour by default). Important information is also in `status`.
+//! - Events pass the client's gate like all writes: a process that does not lead drops them.
 
 mod text;
 mod recent;
@@ -40,30 +37,30 @@ use recorder::Shared;
 pub use recorder::{Dropped, Observer, Occurrence, Recorder, Regarding, Type, Unobserved};
 pub use sink::Sink;
 
-/// Number of Events that may wait to be written. client-go's broadcaster has the same limit.
+/// Number of Events that can wait to be written. client-go's broadcaster has the same limit.
 pub const QUEUE: usize = 1_000;
-/// Those of them that may be about one namespace.
+/// Number of waiting Events of one namespace.
 pub const QUEUE_OF_ONE: usize = QUEUE / 4;
-/// Number of series and objects that are remembered, each. client-go's LRU has the same limit.
+/// Number of series, and of objects, that are stored. client-go's LRU has the same limit.
 pub const MEMORY: usize = 4_096;
-/// Writes about one object and type that may come at once (client-go: 25).
+/// Burst of writes for one object and type (client-go: 25).
 pub const BURST: u32 = 25;
-/// Time to earn one more write about one object and type (client-go: 1/300 Hz).
+/// Time until one more write for one object and type is permitted (client-go: 1/300 Hz).
 pub const REFILL: Duration = Duration::from_secs(300);
-/// The part of [`BURST`] that only new Events may use.
+/// The part of [`BURST`] for new Events only.
 pub const RESERVE: u32 = 10;
-/// Writes that may be under way at a time. (client-go makes one at a time.)
+/// Number of concurrent writes. (client-go makes one at a time.)
 pub(crate) const WRITERS: usize = 8;
-/// Those of them that may be about one namespace: one whose webhook hangs must not hold up the others.
+/// Number of concurrent writes of one namespace: one whose webhook hangs must not block the others.
 pub const WRITERS_OF_ONE: usize = 2;
 /// Number of attempts of a write.
 pub const TRIES: u32 = 3;
-/// Time to write what is still waiting at shutdown.
+/// Time to write waiting Events at shutdown.
 pub const FLUSH: Duration = Duration::from_secs(3);
 
-/// A recorder and the sink that must run for anything to be written. `instance` is this process's
-/// name (pod name, host name), cut at 128 bytes. The recorder's controller is called like the
-/// program: see [`Recorder::for_controller`].
+/// Creates a recorder and its sink, which must run for Events to be written. `instance` is this process's name (pod
+/// name, host name), cut at 128 bytes. The recorder's controller has the name of the program: see
+/// [`Recorder::for_controller`].
 pub fn new(
     program: impl Into<Identity>,
     instance: &str,

@@ -1,13 +1,13 @@
-//! A map that forgets what has gone unused longest. Pure.
+//! An LRU map. Pure.
 
 use std::hash::Hash;
 
 use hashbrown::HashMap;
 
-/// At most `capacity` entries; the least recently used go first.
+/// A map of at most `capacity` entries; the least recently used ones are removed first.
 ///
-/// A full map drops an eighth of them at once: finding the oldest takes a pass over all of them, so
-/// that many insertions share its cost, and no list has to be threaded through the entries.
+/// A full map drops an eighth of them at once: finding the oldest reads all entries, so many insertions share its cost,
+/// and no linked list is needed.
 pub(super) struct Recent<K, V> {
     entries: HashMap<K, Slot<V>>,
     capacity: usize,
@@ -25,7 +25,7 @@ impl<K: Hash + Eq, V> Recent<K, V> {
         Recent { entries: HashMap::new(), capacity, uses: 0 }
     }
 
-    /// The value under `key`, which is now the most recently used.
+    /// Returns the value under `key` and makes it the most recently used.
     pub(super) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         let slot = self.entries.get_mut(key)?;
         self.uses += 1;
@@ -33,7 +33,7 @@ impl<K: Hash + Eq, V> Recent<K, V> {
         Some(&mut slot.value)
     }
 
-    /// Puts `value` under `key` and returns it. Values that are `pinned` are not forgotten.
+    /// Stores `value` under `key` and returns it. Values that are `pinned` are not removed.
     pub(super) fn insert(&mut self, key: K, value: V, pinned: impl Fn(&V) -> bool) -> &mut V {
         if self.entries.len() >= self.capacity {
             self.forget(pinned);

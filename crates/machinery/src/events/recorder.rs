@@ -1,4 +1,4 @@
-//! Interface of other modules to publish Events.
+//! The recorder, with which other modules publish Events.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::object::{InternedStr, Kind, ObjectKey, Resource, Uid};
 pub enum Type {
     /// Nothing is wrong.
     Normal,
-    /// Something a healthy cluster would not show.
+    /// A problem that a healthy cluster does not have.
     Warning,
 }
 
@@ -54,7 +54,7 @@ pub trait Observer: Send + Sync + 'static {
         let _ = (controller, kind, reason);
     }
 
-    /// An occurrence, or a write that stood for several, was lost.
+    /// An occurrence was lost, or a write for several.
     fn dropped(&self, why: Dropped) {
         let _ = why;
     }
@@ -66,21 +66,21 @@ pub struct Unobserved;
 
 impl Observer for Unobserved {}
 
-/// Why an Event was lost.
+/// Reason for the loss of an Event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Dropped {
-    /// Too many were waiting.
+    /// Too many Events were waiting.
     QueueFull,
-    /// Too many were about one object.
+    /// Too many Events were about one object.
     Spam,
-    /// The API server refused it, or did not answer.
+    /// The API server refused it or did not respond.
     Failed,
     /// RBAC does not allow it.
     Forbidden,
-    /// This process may not write now.
+    /// This process is not permitted to write now.
     NotLeading,
-    /// The namespace is being deleted, or is gone.
+    /// The namespace is being deleted or does not exist.
     NamespaceGone,
     /// The process ended first.
     Shutdown,
@@ -95,19 +95,19 @@ pub struct Occurrence {
     pub regarding: Regarding,
     /// Normal or Warning.
     pub kind: Type,
-    /// Why.
+    /// The reason, one word.
     pub reason: &'static str,
     /// The action that was taken.
     pub action: &'static str,
-    /// The sentence, as it will be sent.
+    /// The note, as it will be sent.
     pub note: Arc<str>,
 }
 
 /// Shared by every recorder and the sink.
 pub(super) struct Shared {
-    /// `None` after the end: nothing would be written any more.
+    /// `None` after shutdown: no Event is written any more.
     pub(super) correlator: Mutex<Option<Correlator>>,
-    /// Something is waiting.
+    /// Notified when an Event is waiting.
     pub(super) wake: Notify,
     pub(super) observer: Arc<dyn Observer>,
     pub(super) program: Identity,
@@ -123,7 +123,7 @@ impl Shared {
         observer: Arc<dyn Observer>,
     ) -> Arc<Shared> {
         let instance = text::instance(instance);
-        // Two processes of the same name (a restarted container of a pod) differ in their stamps.
+        // Two processes with the same name (a restarted container of a pod) have different stamps.
         let correlator = Mutex::new(Some(Correlator::new(text::fingerprint(&instance))));
         Arc::new(Shared { correlator, wake: Notify::new(), observer, program, instance })
     }
@@ -149,7 +149,7 @@ impl Dropped {
 // === impl Regarding ===
 
 impl Regarding {
-    /// About this object, of a kind that is known at compile time. For one of [`Kind::RUNTIME`], set the fields.
+    /// Returns a reference to this object of a compile-time kind. For one of [`Kind::RUNTIME`], set the fields.
     pub fn object<V: Resource>(object: &V) -> Regarding {
         debug_assert!(V::KIND != Kind::RUNTIME, "an Event about no kind is shown nowhere");
         Regarding {
@@ -164,13 +164,13 @@ impl Regarding {
 // === impl Recorder ===
 
 impl Recorder {
-    /// The same for another controller: `reportingController` will be its
-    /// [`event_source`](Identity::event_source). At most 63 letters, digits and dashes.
+    /// Returns a recorder for another controller, with [`event_source`](Identity::event_source) as
+    /// `reportingController`. At most 63 letters, digits and dashes.
     pub fn for_controller(&self, controller: &'static str) -> Recorder {
         Recorder { shared: self.shared.clone(), controller }
     }
 
-    /// `reason` and `action`: one CamelCase word each, fixed at compile time, at most 128 bytes;
+    /// Publishes an Event. `reason` and `action`: one CamelCase word each, fixed at compile time, at most 128 bytes.
     /// `note`: a sentence, cut at 1,024 bytes.
     pub fn publish(
         &self,
@@ -204,8 +204,8 @@ impl Recorder {
         self.shared.wake.notify_one();
     }
 
-    /// Returns the occurrences that wait to be written, oldest first: if the sink does not run,
-    /// everything that was published, repetitions once.
+    /// Returns the occurrences that wait to be written, oldest first. Without a running sink, these are all published
+    /// ones, repetitions once.
     pub fn waiting(&self) -> Vec<Occurrence> {
         let correlator = self.shared.correlator.lock();
         let waiting = correlator.iter().flat_map(Correlator::waiting);
@@ -228,7 +228,7 @@ impl std::fmt::Debug for Recorder {
     }
 }
 
-/// One CamelCase word, as the API requires for reason and action.
+/// Returns whether this is one CamelCase word, as the API requires for reason and action.
 fn is_word(word: &str) -> bool {
     (1..=128).contains(&word.len())
         && word.starts_with(|c: char| c.is_ascii_uppercase())

@@ -1,4 +1,4 @@
-//! Writes what is waiting.
+//! The sink, which writes waiting Events.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -16,16 +16,16 @@ use super::{FLUSH, TRIES, WRITERS, WRITERS_OF_ONE};
 use crate::client::{Client, Error};
 use crate::object::InternedStr;
 
-/// Pause before the second try; doubled before the third.
+/// Pause before the second attempt; doubled before the third.
 const PAUSE: Duration = Duration::from_secs(1);
-/// A server's Retry-After is obeyed up to this; an Event is not worth a longer wait.
+/// Maximum of a server's Retry-After; an Event is not worth a longer wait.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// Talks to the API server. There is only one, and it must run for Events to be written.
+/// Writer of Events. There is only one, and it must run for Events to be written.
 #[must_use = "Events are written only while the sink runs"]
 pub struct Sink {
     shared: Arc<Shared>,
-    /// RBAC refused a write and this was logged: once is enough, until a write succeeds.
+    /// RBAC refused a write and this was logged: not again until a write succeeds.
     forbidden: bool,
 }
 
@@ -50,7 +50,7 @@ impl Api for Client {
 /// A write that has ended.
 type Ended = (Arc<Series>, Result<(), Refusal>);
 
-/// Why a write was not made.
+/// Reason of a failed write.
 enum Refusal {
     Expired,
     Dropped(Dropped, Error),
@@ -58,7 +58,7 @@ enum Refusal {
 
 /// Meaning of an error.
 enum Meaning {
-    /// It was written before, and the answer was lost.
+    /// It was written before; the response was lost.
     Written,
     Expired,
     Again(Duration),
@@ -72,8 +72,8 @@ impl Sink {
         Sink { shared, forbidden: false }
     }
 
-    /// Writes Events until `stop`, then what is left, for at most [`FLUSH`]. `stop` should come
-    /// after the workers have drained and before leadership is given up: Events are writes too.
+    /// Writes Events until `stop`, then waiting ones, for at most [`FLUSH`]. `stop` should come after the workers have
+    /// drained and before leadership is released: Events are writes, too.
     pub async fn run(self, client: Client, stop: impl Future<Output = ()> + Send) {
         self.run_with(&client, stop).await;
     }
@@ -115,7 +115,7 @@ impl Sink {
     }
 }
 
-/// The first write whose namespace has a writer left.
+/// Returns the first write whose namespace has a free writer.
 fn take(shared: &Shared, under_way: &HashMap<InternedStr, usize>) -> Option<Job> {
     let may =
         |series: &Series| under_way.get(namespace(series)).is_none_or(|n| *n < WRITERS_OF_ONE);
@@ -126,7 +126,7 @@ fn namespace(series: &Series) -> &InternedStr {
     series.group.regarding.key.namespace()
 }
 
-/// Tries a write until its outcome is known.
+/// Repeats a write until its outcome is known.
 async fn write(api: &impl Api, mut job: Job, by: &Shared) -> Ended {
     let mut pause = PAUSE;
     let mut tries = 1;
@@ -137,7 +137,7 @@ async fn write(api: &impl Api, mut job: Job, by: &Shared) -> Ended {
         };
         let Err(error) = result else { return (job.series, Ok(())) };
         match meaning(&error, job.exists) {
-            // With the count of then.
+            // The create that succeeded may have had a lower count.
             Meaning::Written if job.count > 1 => job.exists = true,
             Meaning::Written => return (job.series, Ok(())),
             Meaning::Expired => break Refusal::Expired,
@@ -157,7 +157,7 @@ fn meaning(error: &Error, exists: bool) -> Meaning {
         Error::Api { reason, .. } if !exists && reason == "AlreadyExists" => Meaning::Written,
         Error::Api { code: 404, .. } if exists => Meaning::Expired,
         Error::Api { code: 404, .. } => Meaning::Lost(Dropped::NamespaceGone),
-        // The API server's own words (apiserver/pkg/admission/plugin/namespace/lifecycle).
+        // The text of the API server (apiserver/pkg/admission/plugin/namespace/lifecycle).
         Error::Api { code: 403, message, .. } if message.contains("it is being terminated") => {
             Meaning::Lost(Dropped::NamespaceGone)
         }
@@ -168,12 +168,12 @@ fn meaning(error: &Error, exists: bool) -> Meaning {
             Meaning::Again(retry_after.unwrap_or_default())
         }
         Error::Api { .. } => Meaning::Lost(Dropped::Failed),
-        // No answer: it may or may not have been written; its name makes a second try harmless.
+        // No response: it may have been written; its name makes a second attempt safe.
         _ => Meaning::Again(Duration::ZERO),
     }
 }
 
-/// Reports to the correlator, the observer and the log how a write ended.
+/// Reports the result of a write to the correlator, the observer and the log.
 fn finish(shared: &Shared, forbidden: &mut bool, (series, result): Ended) {
     let outcome = match result {
         Ok(()) => {
@@ -197,7 +197,7 @@ fn finish(shared: &Shared, forbidden: &mut bool, (series, result): Ended) {
     }
 }
 
-/// Counts what is left as lost; whatever comes later is lost, too.
+/// Counts waiting and running writes as lost. Later Events are lost, too.
 fn close(shared: &Shared) {
     let left = shared.correlator.lock().take().map_or(0, |correlator| correlator.busy());
     for _ in 0..left {

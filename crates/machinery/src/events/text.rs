@@ -1,4 +1,4 @@
-//! Text that the API server accepts and a terminal survives. Pure.
+//! Text for the API server and for terminals. Pure.
 
 use crate::client::is_control;
 
@@ -7,20 +7,20 @@ use crate::client::is_control;
 const NOTE: usize = 1_024;
 /// Limit of `reportingInstance` in bytes (ibid.: ReportingInstanceLengthLimit).
 const INSTANCE: usize = 128;
-/// Limit of a DNS subdomain, and so of an Event's name, in bytes.
+/// Limit of a DNS subdomain, such as an Event's name, in bytes.
 const NAME: usize = 253;
 /// `.`, 8 digits of the instance, 16 of the stamp.
 const SUFFIX: usize = 25;
-/// Marks the end of a text that was cut.
+/// End of a text that was cut.
 const CUT: &str = "…";
 
-/// `text` as a note: at most 1,024 bytes, cut between characters, with nothing in it that moves a
-/// terminal's cursor, starts a new line or changes the reading direction.
+/// Returns `text` as a note: at most 1,024 bytes, cut between characters, without characters that move a terminal's
+/// cursor, start a new line or change the reading direction.
 pub(super) fn note(text: &str) -> String {
     harmless(text, NOTE)
 }
 
-/// `text` as a reportingInstance; never empty, because the API server requires one.
+/// Returns `text` as a reportingInstance; never empty, because the API server requires one.
 pub(super) fn instance(text: &str) -> String {
     let instance = harmless(text, INSTANCE);
     if instance.is_empty() { "unknown".into() } else { instance }
@@ -42,11 +42,10 @@ fn harmless(text: &str, limit: usize) -> String {
     kept
 }
 
-/// The name of an Event about an object called `regarding`. `stamp` must be new in this process;
-/// `instance` distinguishes processes. The same arguments give the same name, so a create may be
-/// repeated.
+/// Returns the name of an Event about the object `regarding`. `stamp` must be new in this process; `instance`
+/// distinguishes processes. The same arguments give the same name, so a create can be repeated.
 pub(super) fn name(regarding: &str, instance: u32, stamp: u64) -> String {
-    // An object's own name need not be a subdomain: `system:node`, `Upper`.
+    // The name of an object need not be a subdomain: `system:node`, `Upper`.
     let mut name: String = regarding
         .chars()
         .take(NAME - SUFFIX)
@@ -58,8 +57,7 @@ pub(super) fn name(regarding: &str, instance: u32, stamp: u64) -> String {
     while name.ends_with(['-', '.']) {
         name.pop();
     }
-    // An empty part between two dots is not allowed in a subdomain either; nor is a part that
-    // begins or ends with a dash.
+    // A subdomain has no empty part between two dots, and no part that begins or ends with a dash.
     let mut name = name
         .split('.')
         .map(|part| part.trim_matches('-'))
@@ -72,7 +70,7 @@ pub(super) fn name(regarding: &str, instance: u32, stamp: u64) -> String {
     format!("{name}.{instance:08x}{stamp:016x}")
 }
 
-/// A 32-bit hash of `text`: FNV-1a, so that it is the same in every build.
+/// Returns a 32-bit hash of `text`: FNV-1a, which is the same in every build.
 pub(super) fn fingerprint(text: &str) -> u32 {
     text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }

@@ -1,4 +1,4 @@
-//! Events as the API defines them: events.k8s.io/v1.
+//! Events in the format of the API: events.k8s.io/v1.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -8,7 +8,7 @@ use super::{Regarding, Type};
 use crate::identity::Identity;
 use crate::object::{InternedStr, Kind, Meta, ObjectKey, Uid};
 
-/// The part of a written Event that is read: its metadata, to confirm that it is one.
+/// The part of a response that is read: the metadata, to confirm that it is an Event.
 #[derive(Debug, serde::Deserialize)]
 pub(super) struct Written {
     metadata: Meta,
@@ -60,15 +60,15 @@ struct Reference<'a> {
     uid: Option<Uid>,
 }
 
-/// Returns the key of the Event of `job`: in the object's namespace, or in `default` if it has none
-/// (the API server then insists on `default` or `kube-system`).
+/// Returns the key of the Event of `job`: in the object's namespace, or in `default` without one (the API server then
+/// requires `default` or `kube-system`).
 pub(super) fn key(job: &Job) -> ObjectKey {
     let namespace = job.series.group.regarding.key.namespace();
     let namespace = if namespace.is_empty() { "default" } else { namespace };
     ObjectKey::new(namespace, &job.name)
 }
 
-/// The Event of `job`, to be created.
+/// Returns the Event of `job`, to be created.
 pub(super) fn body<'a>(job: &'a Job, program: &Identity, instance: &'a str) -> Body<'a> {
     let group = &job.series.group;
     let Regarding { api_version, kind, key: about, uid } = &group.regarding;
@@ -98,7 +98,7 @@ pub(super) fn body<'a>(job: &'a Job, program: &Identity, instance: &'a str) -> B
     }
 }
 
-/// The count of `job`, to be patched in.
+/// Returns the count of `job` as a patch.
 pub(super) fn patch(job: &Job) -> Patch {
     Patch { series: count(job) }
 }
