@@ -1,10 +1,10 @@
-//! The program's name, as the API server and people see it.
+//! The identity of the program.
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
 
-/// The program's name, from which the library derives the user agent, the field manager, the source
-/// of Events and the prefix of its own metrics, and what to do about missing kinds and rights.
+/// The program's name. The user agent, the field manager, the source of Events and the prefix of its own metrics are
+/// derived from it. It also contains the remedies for missing kinds and permissions.
 ///
 /// ```
 /// use controller_machinery::identity::Identity;
@@ -21,23 +21,23 @@ pub struct Identity {
     hints: Hints,
 }
 
-/// Sentences for the log that name the remedy for something missing in the cluster.
+/// Remedies in the log for something missing in the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hints {
     /// A kind is not served. Default: "apply its CustomResourceDefinition".
     pub kinds: &'static str,
-    /// The account may not list, watch or write. Default: "grant its account the right".
+    /// The account has no permission to list, watch or write. Default: "grant its account the right".
     pub rights: &'static str,
-    /// The account may not create TokenReviews and SubjectAccessReviews. Default: "grant its account
-    /// the right".
+    /// The account has no permission to create TokenReviews and SubjectAccessReviews. Default: "grant its account the
+    /// right".
     pub reviews: &'static str,
 }
 
 // === impl Identity ===
 
 impl Identity {
-    /// A program of this `name`. `group` is a DNS name that qualifies it, usually the API group of
-    /// its kinds; it may be empty.
+    /// Creates the identity of a program. `group` is a DNS name that qualifies `name`, usually the API group of its
+    /// kinds; it can be empty.
     pub const fn new(name: &'static str, group: &'static str) -> Identity {
         Identity { name, group, version: "", hints: Hints::DEFAULT }
     }
@@ -52,7 +52,7 @@ impl Identity {
         Identity { hints, ..self }
     }
 
-    /// The name, which is also the field manager of writes.
+    /// Returns the name, which is also the field manager of writes.
     pub const fn name(&self) -> &'static str {
         self.name
     }
@@ -62,7 +62,7 @@ impl Identity {
         self.group
     }
 
-    /// `User-Agent` of every request: `name/version`, in visible ASCII.
+    /// Returns the `User-Agent` of every request: `name/version`, in visible ASCII.
     pub fn user_agent(&self) -> String {
         let agent = match self.version {
             "" => self.name.to_owned(),
@@ -71,7 +71,7 @@ impl Identity {
         agent.replace(|c: char| !c.is_ascii_graphic(), "-")
     }
 
-    /// `reportingController` of the Events of `controller`: `group/controller`.
+    /// Returns the `reportingController` of the Events of `controller`: `group/controller`.
     pub fn event_source(&self, controller: &str) -> String {
         match self.group {
             "" => controller.to_owned(),
@@ -79,11 +79,11 @@ impl Identity {
         }
     }
 
-    /// Prefix of the metrics that have no counterpart in client-go or controller-runtime: the name,
-    /// with underscores.
+    /// Returns the prefix of the metrics without a counterpart in client-go or controller-runtime: the name, with
+    /// underscores.
     pub fn metrics_prefix(&self) -> String {
         let prefix = self.name.replace(|c: char| !c.is_ascii_alphanumeric(), "_");
-        // A metric's name does not begin with a digit.
+        // The name of a metric must not begin with a digit.
         if prefix.starts_with(|c: char| c.is_ascii_digit()) { format!("_{prefix}") } else { prefix }
     }
 
@@ -93,7 +93,7 @@ impl Identity {
     }
 }
 
-/// Named as the executable's file is, like a program that uses client-go.
+/// The name of the executable, as in client-go.
 impl Default for Identity {
     fn default() -> Identity {
         static NAME: OnceLock<String> = OnceLock::new();

@@ -6,14 +6,14 @@
 //!     └─────────────────────── client ◀─ reconcilers ◀─ controller ◀──────────────────┘
 //! ```
 //!
-//! The modules, in the order in which a change travels; each begins with its guarantees. To write a
-//! controller you need [`object`] (a view of your kind) and [`manager`]; the other modules are the
-//! parts that it is made of, to be wired by hand where it does not do.
+//! The modules are listed in the order in which a change travels; each begins with its guarantees. To write a
+//! controller you need [`object`] (a view of your kind) and [`manager`]. The other modules are its parts, for cases
+//! that it does not cover.
 
 // docs.rs shows which feature an item needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-// The program, what every object has, and the end of the process.
+// The program, objects, and shutdown.
 pub mod identity;
 pub mod object;
 pub mod shutdown;
@@ -24,12 +24,12 @@ pub mod reflector;
 pub mod informer;
 pub mod workqueue;
 pub mod controller;
-// Alongside the flow.
+// Outside that path.
 pub mod events;
 pub mod leader_election;
 #[cfg(feature = "metrics")]
 pub mod metrics;
-// All of it, wired from what controllers declare.
+// All modules, connected as controllers declare.
 pub mod manager;
 
 /// The example of the README, compiled by `cargo test --doc`.

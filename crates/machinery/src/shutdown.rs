@@ -1,11 +1,11 @@
-//! Shutdown of the process: requested once, known everywhere.
+//! Shutdown of the process.
 //!
 //! Guarantees
-//! - One [`Shutdown`] for the process; every clone sees the same moment.
-//! - The first SIGTERM or SIGINT starts an orderly shutdown. A second signal of either kind exits
-//!   at once, with the code a shell gives a process killed by it: 143 for SIGTERM, 130 for SIGINT.
-//!   A thread of its own sees to that, so it holds even while every thread of the runtime is blocked.
-//! - Nothing is missed: [`Shutdown::requested`] returns at once if the moment has passed.
+//! - One [`Shutdown`] per process; all clones start it at the same moment.
+//! - The first SIGTERM or SIGINT starts an orderly shutdown. A second signal of either kind exits at once, with the
+//!   code a shell returns for a process killed by it: 143 for SIGTERM, 130 for SIGINT. A separate thread handles
+//!   signals, so this works even while all threads of the runtime are blocked.
+//! - A request is never missed: [`Shutdown::requested`] returns at once after it.
 
 use std::future::Future;
 use std::io;
@@ -19,12 +19,12 @@ const EXIT_TERM: i32 = 143;
 /// 128 + SIGINT.
 const EXIT_INT: i32 = 130;
 
-/// Says when to stop. Cheap to clone.
+/// Signal to stop. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Shutdown(CancellationToken);
 
 impl Shutdown {
-    /// Listens for SIGTERM and SIGINT, from now on and for as long as the process lives.
+    /// Handles SIGTERM and SIGINT from now on until the process ends.
     ///
     /// # Errors
     /// If the signal handlers cannot be installed.
@@ -35,12 +35,12 @@ impl Shutdown {
         Ok(shutdown)
     }
 
-    /// A shutdown that only [`Shutdown::request`] triggers.
+    /// Creates a shutdown that only [`Shutdown::request`] starts.
     pub fn manual() -> Shutdown {
         Shutdown(CancellationToken::new())
     }
 
-    /// A shutdown triggered together with `self`; triggering it alone does not trigger `self`.
+    /// Creates a shutdown that starts with `self`. It can also be started alone.
     pub fn child(&self) -> Shutdown {
         Shutdown(self.0.child_token())
     }
@@ -55,13 +55,13 @@ impl Shutdown {
         self.0.is_cancelled()
     }
 
-    /// Returns once the shutdown has started.
+    /// Waits until the shutdown has started.
     pub fn requested(&self) -> impl Future<Output = ()> + Send + use<> {
         self.0.clone().cancelled_owned()
     }
 }
 
-/// Listens on a thread with a runtime of its own.
+/// Handles the signals on a thread with its own runtime.
 fn on_a_thread(
     [term, int]: [SignalKind; 2],
     shutdown: Shutdown,

@@ -87,17 +87,17 @@ struct Waiting<'a, K: Key> {
 // === impl WorkQueue ===
 
 impl<K: Key> WorkQueue<K> {
-    /// An empty queue with the default limits and no observer.
+    /// Creates an empty queue with the default limits and no observer.
     pub fn new() -> WorkQueue<K> {
         WorkQueue::with(Limits::default(), ())
     }
 
-    /// An empty queue. Any number of workers may get keys of one tenant.
+    /// Creates an empty queue. Any number of workers can get keys of one tenant.
     pub fn with(limits: Limits, observer: impl Observer) -> WorkQueue<K> {
         WorkQueue::with_workers(usize::MAX, limits, observer)
     }
 
-    /// An empty queue for this many workers. While another tenant waits, one tenant gets at most half of them.
+    /// Creates an empty queue for this many workers. While another tenant waits, one tenant gets at most half of them.
     pub fn with_workers(workers: usize, limits: Limits, observer: impl Observer) -> WorkQueue<K> {
         let state = State { queue: RateLimited::new(limits, workers), waiting: 0 };
         let shared = Shared {
