@@ -235,7 +235,7 @@ impl fmt::Debug for Program {
     }
 }
 
-/// Logs once that all informers are synced.
+/// Logs once that all informers have settled.
 async fn announce<T>(all_settled: impl Future<Output = T>) -> Infallible {
     all_settled.await;
     tracing::info!("Ready to work: all informers are synced");

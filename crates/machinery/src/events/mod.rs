@@ -39,7 +39,7 @@ pub use sink::Sink;
 
 /// Number of Events that can wait to be written. client-go's broadcaster has the same limit.
 pub const QUEUE: usize = 1_000;
-/// Number of waiting Events of one namespace.
+/// The part of [`QUEUE`] for one namespace.
 pub const QUEUE_OF_ONE: usize = QUEUE / 4;
 /// Number of series, and of objects, that are stored. client-go's LRU has the same limit.
 pub const MEMORY: usize = 4_096;
@@ -51,7 +51,7 @@ pub const REFILL: Duration = Duration::from_secs(300);
 pub const RESERVE: u32 = 10;
 /// Number of concurrent writes. (client-go makes one at a time.)
 pub(crate) const WRITERS: usize = 8;
-/// Number of concurrent writes of one namespace: one whose webhook hangs must not block the others.
+/// Limit of concurrent writes of one namespace: one whose webhook hangs must not block the others.
 pub const WRITERS_OF_ONE: usize = 2;
 /// Number of attempts of a write.
 pub const TRIES: u32 = 3;
