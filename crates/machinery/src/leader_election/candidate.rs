@@ -161,9 +161,9 @@ impl Candidate {
         }
     }
 
-    /// Returns the time for which the holder of a former Lease may still be writing.
-    pub(super) fn waits_for_former(&self, now: Duration) -> Option<Duration> {
-        self.not_before.checked_sub(now).filter(|left| !left.is_zero())
+    /// Returns the end of the time in which the holder of a former Lease may be writing. It can be over.
+    pub(super) fn not_before(&self) -> Duration {
+        self.not_before
     }
 
     /// From now on the only aim is to give the lease up. Permission ends with this call.
@@ -354,8 +354,11 @@ impl Candidate {
                 match decide(record, &self.me, *since, now, self.config.lease) {
                     // Just renewed. The pause counts from the sending, as the validity does. It has no jitter,
                     // because it fits the validity.
+                    // A renewal at the end of the wait gives permission.
                     Claim::Mine if sent.is_some() => {
-                        sent.map_or(now, |sent| now.max(sent + self.config.renewal()))
+                        let renewal = sent.map_or(now, |sent| sent + self.config.renewal());
+                        let ends = Some(self.not_before).filter(|ends| *ends > now);
+                        now.max(ends.map_or(renewal, |ends| ends.min(renewal)))
                     }
                     Claim::Mine if asked != Asked::Read => now + self.config.renewal(),
                     Claim::Mine | Claim::Free => now,

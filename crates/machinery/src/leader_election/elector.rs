@@ -41,8 +41,8 @@ pub struct Elector {
     problem: Option<String>,
     /// The kind of that failure, and its HTTP status.
     failing: Option<(std::mem::Discriminant<Error>, Option<u16>)>,
-    /// The reason for a wait before taking the lease; for humans.
-    waits: Option<String>,
+    /// The end of the wait that was logged.
+    waits: Option<Duration>,
     /// True since the term began, unless another holder of the lease was seen.
     in_term: bool,
 }
@@ -219,14 +219,17 @@ impl Elector {
             (false, false) => Phase::Standby,
         };
         let holder = self.candidate.holder().map(str::to_owned);
-        let wait = self.candidate.waits_for_former(self.clock.now()).filter(|_| !permitted);
-        if wait.is_none() {
-            self.waits = None;
-        } else if let (Some(wait), None) = (wait, &self.waits) {
-            tracing::warn!(lease = %self.lease, ?wait, "{FORMER}");
-            self.waits = Some(format!("{FORMER}, for up to {} s", wait.as_secs() + 1));
+        let now = self.clock.now();
+        let ends = Some(self.candidate.not_before()).filter(|ends| !permitted && *ends > now);
+        if self.waits != ends {
+            self.waits = ends;
+            if let Some(ends) = ends {
+                tracing::warn!(lease = %self.lease, wait = ?(ends - now), "{FORMER}");
+            }
         }
-        let (problem, waits) = (self.problem.clone(), self.waits.clone());
+        let waits = ends
+            .map(|ends| format!("{FORMER}, for up to {:.0} s", (ends - now).as_secs_f64().ceil()));
+        let problem = self.problem.clone();
         let is_known = self.candidate.is_known();
         let status = Status { phase, holder: holder.clone(), problem, waits, is_known };
         let before = self.leadership.publish(status);

@@ -16,8 +16,8 @@ pub enum Phase {
     Standby,
     /// This process leads.
     Leading,
-    /// This process still has the lease, but did not renew it in time: permission is suspended until the next
-    /// renewal, unless another process takes the lease first.
+    /// This process has the lease without permission. It did not renew it in time, which the next renewal ends, or it
+    /// waits for the holder of a former Lease.
     Suspended,
 }
 
@@ -181,8 +181,8 @@ impl WriteGate for Leadership {
         }
         let status = self.shared.status.borrow();
         Err(match (status.phase, &status.holder, &status.waits) {
-            (Phase::Standby, Some(holder), _) => format!("{holder} leads"),
             (_, _, Some(waits)) => waits.clone(),
+            (Phase::Standby, Some(holder), None) => format!("{holder} leads"),
             (Phase::Standby, None, None) => "nobody leads yet".to_owned(),
             _ => "the lease was not renewed in time".to_owned(),
         })

@@ -46,7 +46,10 @@
 //! - A process that creates the Lease in place of a deleted one has no permission until the duration of the deleted
 //!   one has passed, at most four times its own duration. The same applies to a process that sees such a new Lease;
 //!   the UID distinguishes the two. A process that has just started knows no former Lease: if a live leader's Lease
-//!   is deleted at this moment, both can write until the leader's permission ends.
+//!   is deleted at this moment, both can write until the leader's permission ends. The same holds if the process
+//!   that waits dies, and its lease duration is shorter than the leader's.
+//! - A process that is stopped while it waits leaves its Lease to expire, because a new process would take a released
+//!   one at once.
 
 mod config;
 mod clock;

@@ -23,9 +23,9 @@ use super::queue::Next;
 use super::rate_limited::RateLimited;
 use super::timers::Nanos;
 
-/// Number of pauses of a thread that finds the lock taken; 0.1 ms in total.
+/// Number of pauses of a thread that finds the lock taken; 0.1 to 0.2 ms in total.
 const PAUSES: u32 = 5;
-/// The first pause in spins: 1.5 to 3 µs, ten times as long as the lock is taken. The owner's next operations are
+/// The first pause in spins: 1.5 to 6 µs, at least ten times as long as the lock is taken. The owner's next operations are
 /// faster while the lock and its data stay in the caches of its processor: 4 workers on two cores take 237 ns per key
 /// instead of 340 (`cargo bench --bench workqueue`).
 const FIRST_PAUSE: u32 = 128;

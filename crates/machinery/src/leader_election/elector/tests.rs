@@ -259,6 +259,31 @@ async fn a_dead_leader_is_replaced_when_its_lease_has_run_out_and_not_before() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_creates_the_lease_again_says_for_how_long_it_waits_and_begins_anew_after_another_deletion()
+ {
+    let (server, clock) = (Arc::new(Server::default()), Virtual::new());
+    let process = start(&server, &clock, "a");
+    process.reached(Phase::Leading).await;
+    let mut waited = Duration::ZERO;
+    for lives in [10, 0] {
+        *server.lease.lock() = None;
+        server.written.notify_waiters();
+        process.reached(Phase::Suspended).await;
+        sleep(Duration::from_secs(1)).await;
+        let waits = process.leadership.status().waits.unwrap();
+        assert!(waits.contains("to 14 s") || waits.contains("to 15 s"), "{waits}");
+        assert_eq!(process.leadership.may_write().unwrap_err(), waits);
+        sleep(Duration::from_secs(lives)).await;
+        waited = Duration::from_secs(1);
+    }
+    let begin = Instant::now();
+    process.reached(Phase::Leading).await;
+    waited += begin.elapsed();
+    assert!(waited.as_secs_f64() > 14.9 && waited.as_secs_f64() < 15.1, "{waited:?}");
+    assert_eq!(process.leadership.status().waits, None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_machine_that_wakes_up_from_suspension_may_not_write() {
     let (server, clock) = (Arc::new(Server::default()), Virtual::new());
     let process = start(&server, &clock, "a");
