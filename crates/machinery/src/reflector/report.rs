@@ -181,6 +181,9 @@ mod tests {
         let (lines, health) = (Lines::default(), HealthHandle::new(Instant::now()));
         let mut report = Report::new(KIND, None, health, Arc::new(super::super::Unobserved), HINTS);
         let writer = lines.clone();
+        // While only one subscriber exists, tracing asks the thread that registers a log call
+        // whether anybody listens. That may be the thread of another test.
+        let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::new());
         let subscriber = tracing_subscriber::fmt()
             .with_max_level(tracing::Level::INFO)
             .with_ansi(false)
