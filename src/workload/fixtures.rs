@@ -167,7 +167,7 @@ pub(crate) async fn applied<V: super::Custom, S: ChildSpec>(
         answer["metadata"]["generation"] = json!(1);
         (200, answer)
     };
-    let (cx, requests) = context(object, echo, Arc::new(events::Unobserved));
+    let (cx, requests) = context(object, echo, Arc::new(()));
     made.ensure(&cx).await.unwrap();
     let (_, _, body) = requests.lock().pop().unwrap();
     (cx, echo(&body).1)

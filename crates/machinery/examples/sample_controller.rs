@@ -181,7 +181,7 @@ async fn main() -> Result<(), ExitError> {
     let Args { kubeconfig, workers, namespaces } = Args::parse();
     let config = client::config(kubeconfig.as_deref(), None).await?;
     let client = Client::new(config, client::Options::new(IDENTITY))?;
-    let (recorder, sink) = events::new(IDENTITY, "foo", Arc::new(events::Unobserved));
+    let (recorder, sink) = events::new(IDENTITY, "foo", Arc::new(()));
 
     let mut program = Program::new();
     let foos = Informer::<Foo>::builder(client.clone()).namespaces(&namespaces);

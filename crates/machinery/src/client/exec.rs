@@ -141,7 +141,8 @@ impl Plugin {
         if state.is_usable() {
             return Ok(());
         }
-        Err(Error::Credentials(state.failure.clone().unwrap_or_default()))
+        let expired = || format!("the credential of the plugin {} has expired", self.0.name);
+        Err(Error::Credentials(state.failure.clone().unwrap_or_else(expired)))
     }
 
     /// Records that the API server refused this credential (401).

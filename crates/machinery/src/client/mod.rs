@@ -27,8 +27,8 @@
 //!
 //! Caveats
 //! - HTTP/1.1, with one connection for each watch and each concurrent call. Connections are reused.
-//! - A proxy must be `http://` or `https://` and allow CONNECT. One with TLS is verified like the API server, by the
-//!   CA of the kubeconfig if it has one, as in client-go.
+//! - A proxy is `http://` or `https://` and must allow CONNECT, or `socks5://`. One with TLS is verified like the API
+//!   server, by the CA of the kubeconfig if it has one, as in client-go.
 
 mod text;
 mod error;

@@ -65,16 +65,14 @@ pub trait Observer: Send + Sync + 'static {
 /// Permits every write.
 struct Always;
 
-/// Observes nothing.
-struct Nobody;
-
 impl WriteGate for Always {
     fn may_write(&self) -> Result<Duration, String> {
         Ok(Duration::MAX)
     }
 }
 
-impl Observer for Nobody {}
+/// Observes nothing.
+impl Observer for () {}
 
 impl Default for Options {
     fn default() -> Options {
@@ -92,7 +90,7 @@ impl Options {
             identity,
             field_manager: identity.name().to_owned(),
             gate: Arc::new(Always),
-            observer: Arc::new(Nobody),
+            observer: Arc::new(()),
             dry_run: None,
             connectivity: Connectivity::default(),
         }

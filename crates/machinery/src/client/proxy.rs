@@ -5,7 +5,7 @@ use std::fmt;
 use http::Uri;
 use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::client::legacy::connect::proxy::Tunnel;
+use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use hyper_util::rt::TokioIo;
 use kube::client::ConfigExt;
@@ -92,15 +92,21 @@ fn excludes(list: &str, server: &Uri) -> bool {
 fn intercept(proxy: &Uri, named: &str) -> Result<Intercept, Error> {
     let any = Uri::from_static("https://any");
     let intercept = Matcher::builder().all(proxy.to_string()).build().intercept(&any);
-    let intercept = intercept.filter(|it| matches!(it.uri().scheme_str(), Some("http" | "https")));
+    let is_supported = |scheme: &str| scheme.starts_with("http") || is_socks(scheme);
+    let intercept = intercept.filter(|it| it.uri().scheme_str().is_some_and(is_supported));
     intercept.ok_or_else(|| {
         let scheme = proxy.scheme_str().unwrap_or_default();
         Error::Config(format!(
-            "{named} asks for a proxy that cannot be used ({scheme}://{}): only http:// and \
-             https:// are supported",
+            "{named} asks for a proxy that cannot be used ({scheme}://{}): only http://, https:// \
+             and socks5:// are supported",
             proxy.host().unwrap_or_default()
         ))
     })
+}
+
+/// As in client-go, the proxy resolves the server's name with either scheme.
+fn is_socks(scheme: &str) -> bool {
+    matches!(scheme, "socks5" | "socks5h")
 }
 
 /// Returns the source of the setting of this proxy, for messages.
@@ -123,6 +129,16 @@ pub(super) fn connector(config: &kube::Config, tcp: HttpConnector) -> Result<Con
     };
     let named = origin(proxy, variable);
     let intercept = intercept(proxy, named)?;
+    let address = intercept.uri().to_string();
+    let name = format!("the proxy {} ({named})", address.trim_end_matches('/'));
+    if intercept.uri().scheme_str().is_some_and(is_socks) {
+        let mut tunnel = SocksV5::new(with_port(intercept.uri())?, tcp);
+        if let Some((user, password)) = intercept.raw_auth() {
+            tunnel = tunnel.with_auth(user.to_owned(), password.to_owned());
+        }
+        let tunnel = tunnel.map_response(MaybeHttpsStream::Http);
+        return Ok(BoxCloneSyncService::new(tunnel.map_err(move |error| no_tunnel(&name, &error))));
+    }
     // As in client-go, a proxy with TLS is verified like the API server, but does not receive the client's
     // certificate.
     let mut config = config.clone();
@@ -135,19 +151,28 @@ pub(super) fn connector(config: &kube::Config, tcp: HttpConnector) -> Result<Con
     if let Some(credentials) = intercept.basic_auth() {
         tunnel = tunnel.with_auth(credentials.clone());
     }
-    let proxy =
-        format!("the proxy {} ({named})", intercept.uri().to_string().trim_end_matches('/'));
-    Ok(BoxCloneSyncService::new(tunnel.map_err(move |error| {
-        let mut innermost: &(dyn std::error::Error + 'static) = &error;
-        while let Some(inner) = innermost.source() {
-            innermost = inner;
-        }
-        BoxError::from(NoTunnel { proxy, why: innermost.to_string() })
-    })))
+    Ok(BoxCloneSyncService::new(tunnel.map_err(move |error| no_tunnel(&name, &error))))
+}
+
+/// Returns a SOCKS proxy's address with its port; 1080 is the default of curl and client-go.
+fn with_port(proxy: &Uri) -> Result<Uri, Error> {
+    let (host, port) = (proxy.host().unwrap_or_default(), proxy.port_u16().unwrap_or(1080));
+    let address = format!("http://{host}:{port}").parse();
+    address.map_err(|why| Error::Config(format!("the address of the proxy is not a URL: {why}")))
+}
+
+fn no_tunnel(proxy: &str, error: &(dyn std::error::Error + 'static)) -> BoxError {
+    let mut innermost = error;
+    while let Some(inner) = innermost.source() {
+        innermost = inner;
+    }
+    BoxError::from(NoTunnel { proxy: proxy.to_owned(), why: innermost.to_string() })
 }
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
     use super::*;
 
     /// The proxy for `server` in this environment.
@@ -213,7 +238,7 @@ mod tests {
 
     #[test]
     fn a_value_that_cannot_be_used_is_an_error_that_names_the_variable_and_no_password() {
-        for bad in ["socks5://user:hunter2@proxy:1080", "http://user:hunter2@", "ht tp://hunter2"] {
+        for bad in ["socks4://user:hunter2@proxy:1080", "http://user:hunter2@", "ht tp://hunter2"] {
             let error = proxy(API, &[("https_proxy", bad)]).unwrap_err();
             assert!(error.contains("https_proxy") && !error.contains("hunter2"), "{error}");
             let excluded = proxy(API, &[("https_proxy", bad), ("NO_PROXY", "example.com")]);
@@ -227,5 +252,34 @@ mod tests {
         let intercept = intercept(&proxy, "x").unwrap();
         assert_eq!(intercept.uri().to_string(), "http://proxy:3128/");
         assert_eq!(intercept.basic_auth().unwrap(), "Basic dXNlcjpwQHNz");
+    }
+
+    #[tokio::test]
+    async fn a_socks_proxy_gets_the_name_and_the_credentials() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let asked = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut asked = Vec::new();
+            // Greeting, credentials, request: how much is read, and the response.
+            let responses: [(usize, &[u8]); 3] =
+                [(3, &[5, 2]), (8, &[1, 0]), (16, &[5, 0, 0, 1, 0, 0, 0, 0, 0, 0])];
+            for (length, response) in responses {
+                let mut request = vec![0; length];
+                stream.read_exact(&mut request).await.unwrap();
+                stream.write_all(response).await.unwrap();
+                asked.push(request);
+            }
+            asked
+        });
+        let mut config = kube::Config::new("https://api.svc.x:6443".parse().unwrap());
+        config.proxy_url = Some(format!("socks5://me:p%40s@{address}").parse().unwrap());
+        let mut tcp = HttpConnector::new();
+        tcp.enforce_http(false);
+        let connector = connector(&config, tcp).unwrap();
+        connector.oneshot(config.cluster_url).await.unwrap();
+        let asked = asked.await.unwrap();
+        assert_eq!(asked[1], b"\x01\x02me\x03p@s");
+        assert_eq!(asked[2], b"\x05\x01\x00\x03\x09api.svc.x\x19\x2b");
     }
 }

@@ -61,10 +61,7 @@ pub trait Observer: Send + Sync + 'static {
 }
 
 /// Observes nothing.
-#[derive(Debug, Clone, Copy)]
-pub struct Unobserved;
-
-impl Observer for Unobserved {}
+impl Observer for () {}
 
 /// Reason for the loss of an Event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

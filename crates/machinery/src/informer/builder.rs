@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{Informer, Refusal};
 use crate::client::{Client, Scope};
 use crate::object::{InternedStr, Kind, Resource};
-use crate::reflector::{Observer, Unobserved};
+use crate::reflector::Observer;
 use crate::store::Index;
 
 /// Builds an [`Informer`].
@@ -29,7 +29,7 @@ impl<V: Resource> Builder<V> {
             fields: None,
             metadata_only: false,
             indexes: Vec::new(),
-            observer: Arc::new(Unobserved),
+            observer: Arc::new(()),
         }
     }
 

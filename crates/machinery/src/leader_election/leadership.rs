@@ -50,10 +50,7 @@ pub trait Observer: Send + Sync + 'static {
 }
 
 /// Observes nothing.
-#[derive(Debug, Clone, Copy)]
-pub struct Unobserved;
-
-impl Observer for Unobserved {}
+impl Observer for () {}
 
 /// Reports whether this process can write now. Cheap to clone and to ask.
 #[derive(Clone)]

@@ -98,13 +98,13 @@ impl Manager {
     fn lease_observer(&self) -> Arc<dyn leader_election::Observer> {
         match &self.observed.metrics {
             Some(metrics) => metrics.clone(),
-            None => Arc::new(leader_election::Unobserved),
+            None => Arc::new(()),
         }
     }
 
     #[cfg(not(feature = "metrics"))]
     fn lease_observer(&self) -> Arc<dyn leader_election::Observer> {
-        Arc::new(leader_election::Unobserved)
+        Arc::new(())
     }
 }
 

@@ -58,7 +58,7 @@ impl Manager {
     pub(super) fn events_observer(&self) -> Arc<dyn events::Observer> {
         match &self.observed.metrics {
             Some(metrics) => metrics.clone(),
-            None => Arc::new(events::Unobserved),
+            None => Arc::new(()),
         }
     }
 }

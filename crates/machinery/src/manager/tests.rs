@@ -570,7 +570,7 @@ fn context_of(
     server: &Server,
     declare: impl FnOnce(ControllerBuilder<Site>) -> ControllerBuilder<Site>,
 ) -> Context<Site> {
-    let (recorder, _) = events::new("test", "here", Arc::new(events::Unobserved));
+    let (recorder, _) = events::new("test", "here", Arc::new(()));
     let site = server.find(SITE).unwrap_or_else(|| server.put(SITE, json!({})));
     let controller = Manager::new("test").controller::<Site>().owns::<Child>().publish_writes();
     let controller = declare(controller);
@@ -815,7 +815,7 @@ async fn what_another_controller_of_the_object_applied_is_not_pruned() {
 
 /// The context of a Node, which is not in a namespace and owns children.
 fn context_of_node(server: &Server) -> Context<Node> {
-    let (recorder, _) = events::new("test", "here", Arc::new(events::Unobserved));
+    let (recorder, _) = events::new("test", "here", Arc::new(()));
     let controller = Manager::new("test").controller::<Node>().owns::<Child>();
     let client = server.client(client::Options::new("test".into()));
     let node = json!({"metadata": {"name": "n", "resourceVersion": "1",

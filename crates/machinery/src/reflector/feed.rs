@@ -168,7 +168,6 @@ mod tests {
 
     use super::*;
     use crate::object::fixtures::Thing;
-    use crate::reflector::observer::Unobserved;
     use crate::store::{self, Delta};
     use parking_lot::Mutex;
 
@@ -199,7 +198,7 @@ mod tests {
             });
         });
         let health = HealthHandle::new(Instant::now());
-        let mut feed = StoreFeed::new(writer, Arc::new(Unobserved), health.clone(), Thing::KIND);
+        let mut feed = StoreFeed::new(writer, Arc::new(()), health.clone(), Thing::KIND);
         let meta: Value = json!({
             "name": "it", "namespace": "ns", "uid": uid(1), "resourceVersion": "5",
         });

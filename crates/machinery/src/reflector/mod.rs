@@ -54,7 +54,7 @@ mod report;
 mod run;
 
 pub use action::Reason;
-pub use observer::{Observer, Unobserved};
+pub use observer::Observer;
 pub use regressed::ResourceVersionRegressed;
 pub use run::{Reflector, Refresh};
 pub use state::{Health, HealthHandle, State};

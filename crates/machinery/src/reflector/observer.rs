@@ -58,7 +58,4 @@ pub trait Observer: Send + Sync + 'static {
 }
 
 /// Observes nothing.
-#[derive(Debug, Clone, Copy)]
-pub struct Unobserved;
-
-impl Observer for Unobserved {}
+impl Observer for () {}

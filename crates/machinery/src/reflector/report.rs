@@ -179,7 +179,7 @@ mod tests {
         }
 
         let (lines, health) = (Lines::default(), HealthHandle::new(Instant::now()));
-        let mut report = Report::new(KIND, None, health, Arc::new(super::super::Unobserved), HINTS);
+        let mut report = Report::new(KIND, None, health, Arc::new(()), HINTS);
         let writer = lines.clone();
         // While only one subscriber exists, tracing asks the thread that registers a log call
         // whether anybody listens. That may be the thread of another test.

@@ -205,8 +205,7 @@ async fn a_server_that_never_answers_holds_up_the_end_for_no_longer_than_the_flu
 #[test]
 fn the_body_is_what_events_k8s_io_v1_accepts() {
     let program = Identity::new("memcached", "example.com");
-    let (recorder, sink) =
-        crate::events::new(program, "pod-1", Arc::new(crate::events::Unobserved));
+    let (recorder, sink) = crate::events::new(program, "pod-1", Arc::new(()));
     let cluster_scoped = Regarding {
         api_version: "v1".into(),
         kind: "Node".into(),
