@@ -289,7 +289,7 @@ pub async fn reconcile(
 /// Why the Deployment is not as desired, if a write failed, the name is taken, or a field cannot be
 /// changed. One that is contested or awaited exists, and may well serve.
 pub(super) fn failure(problem: &Problem) -> Option<String> {
-    let exists = matches!(problem, Problem::Awaiting(_) | Problem::Contested { .. });
+    let exists = matches!(problem, Problem::Terminating(_) | Problem::Contested { .. });
     (!exists).then(|| Health::of_problem(problem).message)
 }
 

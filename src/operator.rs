@@ -203,9 +203,9 @@ fn lease(args: &RunArgs) -> Result<Lease, ConfigError> {
     let namespace = args.leader_elect_namespace.clone().or_else(|| own_namespace(&args.workloads));
     let default = leader_election::Config::default();
     let config = leader_election::Config {
-        lease: args.leader_elect_lease_duration,
-        renew: args.leader_elect_renew_deadline,
-        retry: args.leader_elect_retry_period,
+        lease_duration: args.leader_elect_lease_duration,
+        renew_deadline: args.leader_elect_renew_deadline,
+        retry_period: args.leader_elect_retry_period,
         // Of a short Lease, the 2 s of the default would leave nothing.
         in_flight: default.in_flight.min(args.leader_elect_lease_duration / 6),
         ..default
@@ -267,7 +267,7 @@ fn memcached(manager: Manager, args: &WorkloadArgs, pace: Pace, observer: Observ
         .watches::<Pod>(|pod| pod.memcached().into_iter().collect())
         .cleanup(memcached::FINALIZER, memcached::finalize)
         // If the operator's own namespace is going, it removes finalizers as it ends.
-        .at_end("the release of Memcacheds", move |parts| {
+        .on_shutdown("the release of Memcacheds", move |parts| {
             let (memcacheds, client) = (parts.store()?, parts.client());
             Ok(async move {
                 if let Some(namespace) = own_namespace {
@@ -299,7 +299,7 @@ fn generic_daemon(manager: Manager, args: &WorkloadArgs, observer: Observer) -> 
 
 /// A controller of a custom resource.
 fn custom<V: Custom>(manager: Manager) -> ControllerBuilder<V> {
-    manager.controller().conditions(&Type::NAMES).publish_writes().on_problem(refused)
+    manager.controller().conditions(&Type::NAMES).publish_writes().on_error(refused)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use workload_operator::client::{Event, Page, Scope, WatchFrom};
+use workload_operator::client::{Page, Scope, WatchEvent, WatchFrom};
 use workload_operator::object::{ObjectKey, ResourceVersion};
 use workload_operator::store;
 use workload_operator::workqueue::{Priority, WorkQueue};
@@ -67,7 +67,7 @@ fn wire(costs: &mut Costs) {
             let opened = client.watch::<Deployment>(&Scope::default(), &from).await;
             let mut events = opened.unwrap();
             let mut seen = 0;
-            while let Some(Ok(Event::Modified(_))) = events.next().await {
+            while let Some(Ok(WatchEvent::Modified(_))) = events.next().await {
                 seen += 1;
             }
             assert_eq!(seen, COUNT);

@@ -10,7 +10,7 @@ use http_body_util::StreamBody;
 use hyper::body::Frame;
 use serde::Deserialize;
 use tower::service_fn;
-use workload_operator::client::{Client, Error, Event, Options, Page, Scope, WatchFrom};
+use workload_operator::client::{Client, Error, Options, Page, Scope, WatchEvent, WatchFrom};
 use workload_operator::object::{Everything, Kind, Meta};
 use workload_operator::view;
 
@@ -96,7 +96,7 @@ fn events(pieces: Vec<Bytes>) -> Vec<String> {
         let mut all = Vec::new();
         while let Some(event) = watch.next().await {
             all.push(match event {
-                Ok(Event::Bookmark { version, initial_events_end }) => {
+                Ok(WatchEvent::Bookmark { version, initial_events_end }) => {
                     format!("bookmark {version} {initial_events_end}")
                 }
                 Ok(event) => format!("{event:?}"),

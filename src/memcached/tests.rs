@@ -421,7 +421,7 @@ fn a_contested_field_is_no_failure_to_create_the_deployment() {
     assert_eq!(available, Truth::True, "both serve: {message}");
     let (degraded, reason, _) = condition(&status.conditions, Type::Degraded).unwrap();
     assert_eq!((degraded, reason), (Truth::True, "Contested"));
-    let taken = Problem::taken::<Memcached, Deployment>(memcached.key());
+    let taken = Problem::not_owned::<Memcached, Deployment>(memcached.key());
     for problem in [taken, Problem::Immutable { name, field: "spec.selector" }] {
         assert!(failure(&problem).is_some(), "{problem:?}");
     }

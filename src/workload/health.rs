@@ -266,12 +266,12 @@ impl Health {
     pub fn of_problem(problem: &Problem) -> Health {
         let of = |level, reason, message| Health::new(level, reason, message);
         match problem {
-            Problem::Awaiting(Name { kind, key }) => of(
+            Problem::Terminating(Name { kind, key }) => of(
                 Level::Progressing,
                 Reason::AwaitingDeletion,
                 format!("Waiting until the former {} {} is deleted", kind.kind, key.name()),
             ),
-            Problem::Taken { owner, name: Name { kind, key } } => of(
+            Problem::NotOwned { owner, name: Name { kind, key } } => of(
                 Level::Stalled,
                 Reason::ErrResourceExists,
                 format!(
@@ -295,7 +295,7 @@ impl Health {
                 of(Level::Degraded, Reason::Contested, contested(name, field.as_deref()))
             }
             Problem::Reported(problem) => Health::of_problem(problem),
-            Problem::Told { .. } => of(Level::Degraded, Reason::ApiError, problem.to_string()),
+            Problem::Custom { .. } => of(Level::Degraded, Reason::ApiError, problem.to_string()),
             Problem::Call { .. } | Problem::Api(_) => {
                 match problem.api_error().and_then(Reason::of_refusal) {
                     // Others may give back what counts against it.

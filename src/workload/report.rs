@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn of_two_problems_the_more_urgent_one_decides() {
         let api = |code| Err(client::Error::api(code, "", "no").into());
-        let taken = || Err(Problem::Taken { owner: "App".to_owned(), name: name() });
+        let taken = || Err(Problem::NotOwned { owner: "App".to_owned(), name: name() });
         let wait = Duration::from_secs(7);
         let contested = || Err(Problem::Contested { name: name(), field: None, wait });
         for (children, expected) in [

@@ -191,7 +191,7 @@ impl Simulation {
         if self.rng.u8(..3) == 0 {
             let (uid, version) = (old.uid(), old.meta().version);
             let deletion = client.delete::<Thing>(&key, Preconditions { uid, version }).await;
-            if let Ok(Deletion::Final) = deletion {
+            if let Ok(Deletion::Deleted) = deletion {
                 store.apply_delete(&key, uid);
             }
             return;

@@ -178,11 +178,11 @@ async fn a_delete_tells_of_a_service_as_of_any_kind_whether_it_is_gone() {
     let real = Client::new(config, Options::default()).unwrap();
     let model = Client::from_service(Model::new(1), Options::default());
     for server in [real, model] {
-        assert_eq!(deleted::<Service>(&server, "gone", json!(null)).await, Deletion::Final);
-        assert_eq!(deleted::<ConfigMap>(&server, "gone", json!(null)).await, Deletion::Final);
+        assert_eq!(deleted::<Service>(&server, "gone", json!(null)).await, Deletion::Deleted);
+        assert_eq!(deleted::<ConfigMap>(&server, "gone", json!(null)).await, Deletion::Deleted);
         let kept = json!(["example.com/kept"]);
-        assert_eq!(deleted::<Service>(&server, "kept", kept.clone()).await, Deletion::Started);
-        assert_eq!(deleted::<ConfigMap>(&server, "kept", kept).await, Deletion::Started);
+        assert_eq!(deleted::<Service>(&server, "kept", kept.clone()).await, Deletion::Terminating);
+        assert_eq!(deleted::<ConfigMap>(&server, "kept", kept).await, Deletion::Terminating);
     }
 }
 
@@ -212,7 +212,7 @@ async fn deleted<V: Resource>(client: &Client, name: &str, finalizers: Value) ->
     let made = client.create::<V>(&key, &body).await.unwrap();
     let only = Preconditions { uid: made.uid(), version: ResourceVersion::UNKNOWN };
     let deletion = client.delete::<V>(&key, only).await.unwrap();
-    if deletion == Deletion::Started {
+    if deletion == Deletion::Terminating {
         let free = json!({"metadata": {"finalizers": null}});
         client.merge_patch::<V>(&key, &free).await.unwrap();
     }

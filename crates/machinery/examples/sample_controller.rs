@@ -98,7 +98,7 @@ impl FooReconciler {
                 .deployments
                 .apply_response(self.client.create(&key, &new_deployment(foo)).await?),
             Some(there) if !there.metadata.is_controlled_by(foo.uid()) => {
-                return Err(Problem::taken::<Foo, Deployment>(&key));
+                return Err(Problem::not_owned::<Foo, Deployment>(&key));
             }
             Some(there) if replicas.is_some() && *replicas != there.spec.replicas => {
                 let uid = json!({ "uid": there.uid() }); // This one, not a namesake.
@@ -124,7 +124,7 @@ impl FooReconciler {
                 continue;
             }
             let only = Preconditions { uid: *uid, version: *version };
-            if self.client.delete::<Deployment>(key, only).await? == Deletion::Final {
+            if self.client.delete::<Deployment>(key, only).await? == Deletion::Deleted {
                 self.deployments.apply_delete(key, *uid);
             }
         }

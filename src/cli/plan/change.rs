@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value, json};
 
 use crate::cli::one_line;
-use crate::client::{DryWrite, Refusal};
+use crate::client::{DryWrite, Rejection};
 
 /// A planned change to one object.
 #[derive(Debug, PartialEq)]
@@ -49,8 +49,8 @@ impl Change {
     ///
     /// # Errors
     /// If the API server refused it.
-    pub(super) fn of(write: &DryWrite) -> Result<Option<Change>, Refusal> {
-        let after = write.after.as_ref().map_err(Refusal::clone)?.as_ref();
+    pub(super) fn of(write: &DryWrite) -> Result<Option<Change>, Rejection> {
+        let after = write.after.as_ref().map_err(Rejection::clone)?.as_ref();
         let Some(object) = after.or(write.before.as_ref()) else { return Ok(None) };
         let name = name(write.kind.kind, &object["metadata"]);
         let change = |effect, fields, restarts| Some(Change { name, effect, fields, restarts });
@@ -193,7 +193,7 @@ fn child(path: &str, field: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::RefusalCause;
+    use crate::client::RejectionCause;
     use crate::workload::{ChildSpec, DeploymentSpec};
 
     fn write(before: Option<Value>, after: Option<Value>) -> DryWrite {
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn a_refusal_is_no_change() {
-        let refusal = Refusal { message: "too many".into(), cause: RefusalCause::Write };
+        let refusal = Rejection { message: "too many".into(), cause: RejectionCause::Write };
         let refused = DryWrite { after: Err(refusal.clone()), ..write(None, None) };
         assert_eq!(Change::of(&refused), Err(refusal));
     }

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use super::Plan;
 use super::change::Change;
-use crate::client::{DryRun, DryWrite, Refusal, RefusalCause};
+use crate::client::{DryRun, DryWrite, Rejection, RejectionCause};
 use crate::controller::{Class, Observer, Outcome};
 use crate::object::ObjectKey;
 
@@ -69,9 +69,9 @@ impl DryRun for Recorder {
         let cause = write.after.as_ref().err().map(|refusal| refusal.cause);
         match &write.after {
             // It is planned no more.
-            Err(Refusal { cause: RefusalCause::Gone, .. }) => return,
+            Err(Rejection { cause: RejectionCause::Gone, .. }) => return,
             // It is tried again.
-            Err(Refusal { cause: RefusalCause::Transient, message }) => {
+            Err(Rejection { cause: RejectionCause::Transient, message }) => {
                 state.failed = Some(format!("{} {}: {message}", write.verb, write.path));
                 return;
             }
@@ -79,7 +79,7 @@ impl DryRun for Recorder {
         }
         match (status_of(&write), &write.after) {
             (Some(key), Ok(Some(after))) => drop(state.statuses.insert(key, status_in(after))),
-            (Some(key), Err(_)) if cause == Some(RefusalCause::Conflict) => {
+            (Some(key), Err(_)) if cause == Some(RejectionCause::Conflict) => {
                 // It changes faster than it can be planned. The children come before the status, and the
                 // status tells what is wrong.
                 let sent = serde_json::from_slice(&write.sent).unwrap_or_default();
@@ -241,8 +241,8 @@ impl Target {
                 self.accepted.get_or_insert(change);
             }
             // The next pass sees what has changed.
-            Err(Refusal { cause: RefusalCause::Conflict, .. }) => {}
-            Err(Refusal { message, .. }) => {
+            Err(Rejection { cause: RejectionCause::Conflict, .. }) => {}
+            Err(Rejection { message, .. }) => {
                 self.refused = Some(format!("{} {}: {message}", write.verb, write.path));
             }
         }
@@ -293,7 +293,7 @@ mod tests {
         assert_eq!(named("/api/v1/nodes/a"), None);
     }
 
-    fn refused(subresource: &str, cause: RefusalCause) -> DryWrite {
+    fn refused(subresource: &str, cause: RejectionCause) -> DryWrite {
         let ready = json!({"type": "Ready", "reason": "RollingOut", "message": "1 of 2"});
         DryWrite {
             verb: "patch",
@@ -302,7 +302,7 @@ mod tests {
             subresource: subresource.to_owned(),
             sent: json!({"status": {"conditions": [ready]}}).to_string().into(),
             before: None,
-            after: Err(Refusal { message: "refused".to_owned(), cause }),
+            after: Err(Rejection { message: "refused".to_owned(), cause }),
         }
     }
 
@@ -320,9 +320,9 @@ mod tests {
     #[test]
     fn an_object_that_changes_under_its_status_has_been_planned() {
         let recorder = recorder();
-        recorder.answered(refused("", RefusalCause::Conflict));
+        recorder.answered(refused("", RejectionCause::Conflict));
         assert!(!recorder.is_complete(), "its finalizer comes before its children");
-        recorder.answered(refused("status", RefusalCause::Conflict));
+        recorder.answered(refused("status", RejectionCause::Conflict));
         assert!(recorder.is_complete());
         assert_eq!(problems(&recorder), Vec::<String>::new());
     }
@@ -330,7 +330,7 @@ mod tests {
     #[test]
     fn what_only_a_refused_status_tells_is_a_problem() {
         let recorder = recorder();
-        let mut write = refused("status", RefusalCause::Conflict);
+        let mut write = refused("status", RejectionCause::Conflict);
         let ready = json!({"type": "Ready", "reason": "ImageMissing", "message": "no image"});
         write.sent = json!({"status": {"conditions": [ready]}}).to_string().into();
         recorder.answered(write);
@@ -340,7 +340,7 @@ mod tests {
     #[test]
     fn a_busy_api_server_and_an_object_that_has_gone_are_no_problem() {
         let recorder = recorder();
-        for cause in [RefusalCause::Transient, RefusalCause::Gone] {
+        for cause in [RejectionCause::Transient, RejectionCause::Gone] {
             recorder.answered(refused("status", cause));
             recorder.answered(refused("", cause));
         }
@@ -349,7 +349,7 @@ mod tests {
         assert!(missing.contains("apps/busy: refused"), "{missing}");
         assert_eq!(problems(&recorder), Vec::<String>::new());
         let recorder = self::recorder();
-        recorder.answered(refused("", RefusalCause::Write));
+        recorder.answered(refused("", RejectionCause::Write));
         assert_eq!(problems(&recorder).len(), 1);
     }
 }

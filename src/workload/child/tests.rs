@@ -90,9 +90,9 @@ async fn a_child_of_this_object_that_lost_its_owner_is_adopted() {
         let there = cx.store::<Deployment>().unwrap().apply_read(child(&there));
         assert!(!desired.is_ensured(&cx, &there).unwrap(), "it has no owner yet");
         let ensured = desired.ensure(&cx).await;
-        let is_taken = matches!(&ensured, Err(Problem::Taken { .. }));
+        let is_taken = matches!(&ensured, Err(Problem::NotOwned { .. }));
         // The scripted API server knows no owner: it was asked for it.
-        let is_asked = matches!(&ensured, Err(Problem::Awaiting(_) | Problem::Call { .. }));
+        let is_asked = matches!(&ensured, Err(Problem::Terminating(_) | Problem::Call { .. }));
         assert_eq!((is_asked, is_taken), (is_adopted, !is_adopted), "{ensured:?}");
     }
 }

@@ -40,22 +40,22 @@ pub struct DryWrite {
     /// The stored object, without `apiVersion` and `kind`; `None` if there is none.
     pub before: Option<Value>,
     /// The object as it would be stored; `None` if it would be deleted.
-    pub after: Result<Option<Value>, Refusal>,
+    pub after: Result<Option<Value>, Rejection>,
 }
 
 /// A write that the API server did not accept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
+pub struct Rejection {
     /// The reason in a sentence.
     pub message: String,
     /// The kind of reason.
-    pub cause: RefusalCause,
+    pub cause: RejectionCause,
 }
 
 /// The kinds of reasons for a refused write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum RefusalCause {
+pub enum RejectionCause {
     /// Another client was faster. The next attempt sees its change.
     Conflict,
     /// The object or its namespace was deleted, or will be.
@@ -86,7 +86,7 @@ impl Client {
         let tried = self.try_write(verb, kind, request, &path).await;
         let (before, after, answer) = match tried {
             Ok((before, after, answer)) => (before, Ok(after), Ok(answer)),
-            Err(error) => (None, Err(Refusal::of(&error)), Err(error)),
+            Err(error) => (None, Err(Rejection::of(&error)), Err(error)),
         };
         reports.answered(DryWrite { verb, kind: *kind, path, subresource, sent, before, after });
         answer
@@ -129,18 +129,18 @@ impl Client {
     }
 }
 
-// === impl Refusal ===
+// === impl Rejection ===
 
-impl Refusal {
-    fn of(error: &Error) -> Refusal {
+impl Rejection {
+    fn of(error: &Error) -> Rejection {
         let cause = match error.code() {
-            Some(409) => RefusalCause::Conflict,
-            Some(404) => RefusalCause::Gone,
-            Some(403) if error.is_namespace_terminating() => RefusalCause::Gone,
-            Some(429 | 500..) | None => RefusalCause::Transient,
-            Some(_) => RefusalCause::Write,
+            Some(409) => RejectionCause::Conflict,
+            Some(404) => RejectionCause::Gone,
+            Some(403) if error.is_namespace_terminating() => RejectionCause::Gone,
+            Some(429 | 500..) | None => RejectionCause::Transient,
+            Some(_) => RejectionCause::Write,
         };
-        Refusal { message: error.to_string(), cause }
+        Rejection { message: error.to_string(), cause }
     }
 }
 

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 
 use super::error::{Error, mismatch, shape};
 use super::status::Status;
-use super::types::Event;
+use super::types::WatchEvent;
 use super::undecodable::Bare;
 
 /// metav1.WatchEvent.
@@ -46,14 +46,14 @@ struct BookmarkAnnotations {
 ///
 /// # Errors
 /// [`Error::Api`] for an `ERROR` frame; [`Error::Decode`] for one that is not an event.
-pub(super) fn decode<V: DeserializeOwned>(frame: &[u8]) -> Result<Event<V>, Error> {
+pub(super) fn decode<V: DeserializeOwned>(frame: &[u8]) -> Result<WatchEvent<V>, Error> {
     match serde_json::from_slice(frame) {
-        Ok(Frame::Added(object)) => Ok(Event::Added(object)),
-        Ok(Frame::Modified(object)) => Ok(Event::Modified(object)),
-        Ok(Frame::Deleted(object)) => Ok(Event::Deleted(object)),
+        Ok(Frame::Added(object)) => Ok(WatchEvent::Added(object)),
+        Ok(Frame::Modified(object)) => Ok(WatchEvent::Modified(object)),
+        Ok(Frame::Deleted(object)) => Ok(WatchEvent::Deleted(object)),
         Ok(Frame::Bookmark(Bookmark { metadata })) => {
             let annotations = metadata.annotations.unwrap_or_default();
-            Ok(Event::Bookmark {
+            Ok(WatchEvent::Bookmark {
                 version: metadata.resource_version,
                 initial_events_end: annotations.initial_events_end.as_deref() == Some("true"),
             })
@@ -65,7 +65,7 @@ pub(super) fn decode<V: DeserializeOwned>(frame: &[u8]) -> Result<Event<V>, Erro
 
 /// Identifies the object of a mismatched frame.
 #[cold]
-fn undecodable<V: DeserializeOwned>(frame: &[u8]) -> Result<Event<V>, Error> {
+fn undecodable<V: DeserializeOwned>(frame: &[u8]) -> Result<WatchEvent<V>, Error> {
     let why = mismatch::<Frame<V>>(frame);
     let why = why.strip_prefix("object.").unwrap_or(&why).to_owned();
     let (object, deleted) = match serde_json::from_slice::<Frame<Bare>>(frame) {
@@ -73,7 +73,7 @@ fn undecodable<V: DeserializeOwned>(frame: &[u8]) -> Result<Event<V>, Error> {
         Ok(Frame::Deleted(object)) => (object, true),
         _ => return Err(Error::Decode { why, excerpt: shape(frame) }),
     };
-    Ok(Event::Undecodable(object.into_undecodable(deleted, why)))
+    Ok(WatchEvent::Undecodable(object.into_undecodable(deleted, why)))
 }
 
 #[cfg(test)]

@@ -58,12 +58,14 @@ mod probe;
 pub use call::Client;
 pub use config::{Config, config};
 pub use connectivity::{Connectivity, Reconnected};
-pub use dry_run::{DryRun, DryWrite, Refusal, RefusalCause};
+pub use dry_run::{DryRun, DryWrite, Rejection, RejectionCause};
 pub use error::Error;
 pub use options::{Observer, Options, WriteGate};
 pub(crate) use query::is_name;
 pub use text::{is_control, one_line};
-pub use types::{Deletion, Event, Page, PageEnd, Preconditions, Scope, Undecodable, WatchFrom};
+pub use types::{
+    Deletion, Page, PageEnd, Preconditions, Scope, Undecodable, WatchEvent, WatchFrom,
+};
 pub use watch::Watch;
 
 /// The largest accepted object or response, in bytes. etcd takes 1.5 MiB by default (`--max-request-bytes`), and the

@@ -52,7 +52,7 @@ pub struct WatchFrom {
 
 /// A change in a watch.
 #[derive(Debug)]
-pub enum Event<V> {
+pub enum WatchEvent<V> {
     /// An object was created (or newly matches the selector).
     Added(V),
     /// An object changed.
@@ -70,10 +70,13 @@ pub enum Event<V> {
     Undecodable(Undecodable),
 }
 
-impl<V> Event<V> {
+impl<V> WatchEvent<V> {
     /// Returns whether it is a deletion.
     pub fn is_deletion(&self) -> bool {
-        matches!(self, Event::Deleted(_) | Event::Undecodable(Undecodable { deleted: true, .. }))
+        matches!(
+            self,
+            WatchEvent::Deleted(_) | WatchEvent::Undecodable(Undecodable { deleted: true, .. })
+        )
     }
 }
 
@@ -105,7 +108,7 @@ pub struct Preconditions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deletion {
     /// The object was deleted.
-    Final,
+    Deleted,
     /// The object is marked for deletion and waits for finalizers or its grace period.
-    Started,
+    Terminating,
 }

@@ -9,7 +9,7 @@ use super::call::{Client, JSON, piece, request};
 use super::frames::Frames;
 use super::query::Url;
 use super::transport::Answer;
-use super::types::{Event, Scope, WatchFrom};
+use super::types::{Scope, WatchEvent, WatchFrom};
 use super::{Error, event};
 use crate::object::Resource;
 
@@ -64,7 +64,7 @@ impl Client {
 impl<V: Resource> Watch<V> {
     /// Returns the next event; `None` after a normal end. An `ERROR` frame is [`Error::Api`]. An error ends the
     /// watch. Cancel-safe.
-    pub async fn next(&mut self) -> Option<Result<Event<V>, Error>> {
+    pub async fn next(&mut self) -> Option<Result<WatchEvent<V>, Error>> {
         if self.over {
             return None;
         }
@@ -73,7 +73,7 @@ impl<V: Resource> Watch<V> {
         next
     }
 
-    async fn read(&mut self) -> Result<Option<Event<V>>, Error> {
+    async fn read(&mut self) -> Result<Option<WatchEvent<V>>, Error> {
         loop {
             if let Some(frame) = self.frames.next()? {
                 return event::decode(&frame).map(Some);

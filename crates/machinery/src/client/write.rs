@@ -169,7 +169,7 @@ impl Client {
         // If the object was deleted, the response is a Status or, for some kinds (`ReturnDeletedObject`: Services),
         // its last state; otherwise, the object marked for deletion.
         let gone = serde_json::from_slice::<Left>(&answer).is_ok_and(|left| !left.is_marked());
-        Ok(if gone { Deletion::Final } else { Deletion::Started })
+        Ok(if gone { Deletion::Deleted } else { Deletion::Terminating })
     }
 
     async fn write<V: for<'de> Deserialize<'de> + Resource>(

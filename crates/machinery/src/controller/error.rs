@@ -80,7 +80,7 @@ impl Class {
 pub enum Problem {
     /// A problem that the reconciler describes itself.
     #[error("{message}")]
-    Told {
+    Custom {
         /// Its class, which determines how it is retried meanwhile.
         class: Class,
         /// One word for an Event.
@@ -91,7 +91,7 @@ pub enum Problem {
     /// The desired name is taken by an object that the owner does not control. The text is that of Kubernetes'
     /// sample-controller.
     #[error("Resource {:?} already exists and is not managed by {owner}", .name.key.name())]
-    Taken {
+    NotOwned {
         /// The kind of the owner, `Foo`.
         owner: String,
         /// The name.
@@ -100,7 +100,7 @@ pub enum Problem {
     /// The desired name belongs to an object that is being deleted, or that the garbage collector is about to delete.
     /// It is not reported to users, and retried after the deletion.
     #[error("{} {} is being deleted", .0.kind.kind, .0.key)]
-    Awaiting(Name),
+    Terminating(Name),
     /// An owned object differs in an immutable field. It is retried after the object is deleted.
     #[error(
         "{field} of {} {:?} cannot be changed: delete it, and it is created again",
@@ -153,23 +153,23 @@ pub enum Problem {
 impl Problem {
     /// Creates a problem that persists until the object changes.
     pub fn terminal(reason: &'static str, message: impl Into<String>) -> Problem {
-        Problem::Told { class: Class::Terminal, reason, message: message.into() }
+        Problem::Custom { class: Class::Terminal, reason, message: message.into() }
     }
 
     /// Creates a problem that persists until a user changes something else.
     pub fn forbidden(reason: &'static str, message: impl Into<String>) -> Problem {
-        Problem::Told { class: Class::Forbidden, reason, message: message.into() }
+        Problem::Custom { class: Class::Forbidden, reason, message: message.into() }
     }
 
     /// Creates the problem for a name of kind `C` that belongs to an object that no `V` controls.
-    pub fn taken<V: Resource, C: Resource>(key: &ObjectKey) -> Problem {
+    pub fn not_owned<V: Resource, C: Resource>(key: &ObjectKey) -> Problem {
         let name = Name { kind: C::KIND, key: key.clone() };
-        Problem::Taken { owner: V::KIND.kind.to_string(), name }
+        Problem::NotOwned { owner: V::KIND.kind.to_string(), name }
     }
 
     /// Creates the problem for an object of kind `C` that has to be deleted first.
-    pub(crate) fn awaiting<C: Resource>(key: &ObjectKey) -> Problem {
-        Problem::Awaiting(Name { kind: C::KIND, key: key.clone() })
+    pub(crate) fn terminating<C: Resource>(key: &ObjectKey) -> Problem {
+        Problem::Terminating(Name { kind: C::KIND, key: key.clone() })
     }
 
     /// Creates the problem for a field of a `C` that is changed again and again, or, without a field, for a `C` that is
@@ -201,17 +201,17 @@ impl Problem {
     /// Creates a problem outside the API server that is expected to end. It is retried with backoff, like an outage of
     /// the API server. `reason` is one word for an Event.
     pub fn transient(reason: &'static str, message: impl Into<String>) -> Problem {
-        Problem::Told { class: Class::Transient, reason, message: message.into() }
+        Problem::Custom { class: Class::Transient, reason, message: message.into() }
     }
 
     /// Returns the Event reason, one word. `None` if no user has to know, such as after a conflict or during an outage.
     pub fn reason(&self) -> Option<&'static str> {
         let error = match self {
-            Problem::Told { reason, .. } => return Some(reason),
-            Problem::Taken { .. } => return Some("ErrResourceExists"),
+            Problem::Custom { reason, .. } => return Some(reason),
+            Problem::NotOwned { .. } => return Some("ErrResourceExists"),
             Problem::Immutable { .. } => return Some("ErrFieldImmutable"),
             Problem::Contested { .. } => return Some("ErrContested"),
-            Problem::Awaiting(_) | Problem::Reported(_) => return None,
+            Problem::Terminating(_) | Problem::Reported(_) => return None,
             Problem::Call { source, .. } => source,
             Problem::Api(error) => error,
         };
@@ -237,8 +237,8 @@ impl Problem {
     /// Returns its class, which determines how it is retried.
     pub fn class(&self) -> Class {
         match self {
-            Problem::Told { class, .. } => *class,
-            Problem::Taken { .. } | Problem::Awaiting(_) | Problem::Immutable { .. } => {
+            Problem::Custom { class, .. } => *class,
+            Problem::NotOwned { .. } | Problem::Terminating(_) | Problem::Immutable { .. } => {
                 Class::Waiting
             }
             Problem::Contested { .. } => Class::Forbidden,
@@ -266,9 +266,9 @@ impl Problem {
     /// Returns the name that has to become free, if the class is [`Class::Waiting`].
     pub fn waits_for(&self) -> Option<&Name> {
         match self {
-            Problem::Taken { name, .. }
+            Problem::NotOwned { name, .. }
             | Problem::Immutable { name, .. }
-            | Problem::Awaiting(name) => Some(name),
+            | Problem::Terminating(name) => Some(name),
             Problem::Reported(problem) => problem.waits_for(),
             _ => None,
         }

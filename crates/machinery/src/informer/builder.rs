@@ -3,7 +3,7 @@
 use std::any::type_name;
 use std::sync::Arc;
 
-use super::{Informer, Refusal};
+use super::{BuildError, Informer};
 use crate::client::{Client, Scope};
 use crate::object::{InternedStr, Kind, Resource};
 use crate::reflector::Observer;
@@ -91,23 +91,23 @@ impl<V: Resource> Builder<V> {
     }
 
     /// Returns why the informer cannot work, if so.
-    pub(super) fn refused(&self) -> Option<Refusal> {
+    pub(super) fn refused(&self) -> Option<BuildError> {
         let kind = self.client.kind::<V>();
         let resource = || kind.resource();
         if kind == Kind::RUNTIME {
             let path = type_name::<V>();
             let view = path.rsplit("::").next().unwrap_or(path);
-            return Some(Refusal::UnknownKind { view });
+            return Some(BuildError::UnknownKind { view });
         }
         if self.indexes.iter().any(Index::is_by_unknown_controller) {
-            return Some(Refusal::UnknownController { resource: resource() });
+            return Some(BuildError::UnknownController { resource: resource() });
         }
         if !kind.namespaced && !self.namespaces.is_empty() {
-            return Some(Refusal::ClusterScoped { resource: resource() });
+            return Some(BuildError::ClusterScoped { resource: resource() });
         }
         let names: Vec<&InternedStr> = self.indexes.iter().map(Index::name).collect();
         let twice = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name));
-        twice.map(|(_, name)| Refusal::DuplicateIndex {
+        twice.map(|(_, name)| BuildError::DuplicateIndex {
             resource: resource(),
             index: name.to_string(),
         })

@@ -21,4 +21,4 @@ mod run;
 pub mod predicate;
 
 pub use builder::Builder;
-pub use run::{Error, Informer, Refusal};
+pub use run::{BuildError, Error, Informer};

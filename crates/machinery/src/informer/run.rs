@@ -36,7 +36,7 @@ pub enum Error {
     },
     /// It cannot work as built.
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] BuildError),
     /// It can run only once.
     #[error("the informer of {resource} has run already")]
     HasRun {
@@ -48,7 +48,7 @@ pub enum Error {
 /// The reason why an informer cannot work as built.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Refusal {
+pub enum BuildError {
     /// It has namespaces, but its kind is cluster-scoped.
     #[error(
         "the informer of {resource} is limited to namespaces, but the kind is cluster-scoped: \
@@ -101,7 +101,7 @@ struct Shared<V> {
     /// Stored until [`Informer::run`] takes them.
     reflectors: Mutex<Vec<Reflector<V>>>,
     /// The reason why it cannot work as built.
-    refused: Option<Refusal>,
+    refused: Option<BuildError>,
     health: Vec<(Option<InternedStr>, HealthHandle)>,
     refreshes: Vec<Refresh>,
 }
@@ -258,7 +258,7 @@ impl<V: Resource> Informer<V> {
     }
 
     /// Returns why it cannot work as built, if so: [`Informer::run`] refuses it.
-    pub fn refused(&self) -> Option<&Refusal> {
+    pub fn refused(&self) -> Option<&BuildError> {
         self.0.refused.as_ref()
     }
 

@@ -212,7 +212,7 @@ impl Candidate {
     }
 
     fn choose(&self, now: Duration, wall: Timestamp) -> Step {
-        let Config { lease, .. } = self.config;
+        let lease = self.config.lease_duration;
         match &self.seen {
             Seen::Nothing => Step::Read,
             Seen::Lease { stale: true, .. } => Step::Read,
@@ -279,7 +279,7 @@ impl Candidate {
                 self.due = if self.giving_up { now } else { now + self.jittered(HASTE) };
                 return held;
             }
-            Answer::Lease(..) => self.due = now + self.config.retry,
+            Answer::Lease(..) => self.due = now + self.config.retry_period,
             Answer::Failed { retry_after } => {
                 // A read shows whether the write was applied.
                 if asked != Asked::Read && !self.giving_up {
@@ -289,7 +289,7 @@ impl Candidate {
                     Some(left) => self.jittered(HASTE).min(left.mul_f64(HURRY).max(LEAST / 5)),
                     None => self.jittered(HASTE),
                 };
-                self.due = now + retry_after.max(pause).min(self.config.retry);
+                self.due = now + retry_after.max(pause).min(self.config.retry_period);
             }
         }
         false
@@ -351,7 +351,7 @@ impl Candidate {
             _ if self.giving_up => now,
             Seen::Nothing => now,
             Seen::Lease { record, since, .. } => {
-                match decide(record, &self.me, *since, now, self.config.lease) {
+                match decide(record, &self.me, *since, now, self.config.lease_duration) {
                     // Just renewed. The pause counts from the sending, as the validity does. It has no jitter,
                     // because it fits the validity.
                     // A renewal at the end of the wait gives permission.
@@ -399,7 +399,7 @@ impl Candidate {
         is_written: bool,
         now: Duration,
     ) {
-        let own = self.config.lease;
+        let own = self.config.lease_duration;
         let is_given = !is_written
             && record.holder() == Some(&self.me)
             && !self.has_seen(version)
@@ -414,7 +414,7 @@ impl Candidate {
 
     /// Waits for the holder of a Lease deleted by `now`.
     fn wait_for_former(&mut self, theirs: Duration, now: Duration) {
-        let own = self.config.lease;
+        let own = self.config.lease_duration;
         let wait = theirs.clamp(own, own * LONGEST_WAIT);
         self.not_before = self.not_before.max(now + wait);
     }
@@ -444,7 +444,7 @@ impl Candidate {
 
     /// Returns `share` of the retry period, plus up to a fifth of that.
     fn jittered(&mut self, share: f64) -> Duration {
-        self.config.retry.mul_f64(share * (1.0 + JITTER * self.rng.f64()))
+        self.config.retry_period.mul_f64(share * (1.0 + JITTER * self.rng.f64()))
     }
 }
 

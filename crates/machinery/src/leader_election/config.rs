@@ -9,18 +9,18 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     /// Time without changes before others can take the lease. In whole seconds, as in the API. Default 15 s.
-    pub lease: Duration,
+    pub lease_duration: Duration,
     /// Longest time that the holder writes after a renewal. Default 10 s; the effective limit is
     /// [`Config::validity`], which is shorter with the other defaults.
-    pub renew: Duration,
+    pub renew_deadline: Duration,
     /// Pause between two renewals ([`Config::renewal`] is shorter for a short lease), and between two reads of
     /// another process's lease without a watch. Default 2 s.
-    pub retry: Duration,
+    pub retry_period: Duration,
     /// Longest time that a write takes after its permission was checked: no other process writes before that.
     /// Default 2 s.
     pub in_flight: Duration,
     /// Largest ratio of the rates of two clocks. Default 2: one clock at double rate. Clocks kept by NTP differ by a
-    /// factor of less than 1.001. With 1.02, the holder of a 15 s lease can write for 10 s (`renew`) instead of 5.5
+    /// factor of less than 1.001. With 1.02, the holder of a 15 s lease can write for 10 s (`renew_deadline`) instead of 5.5
     /// s without a response from the API server.
     pub clock_ratio: f64,
 }
@@ -33,35 +33,37 @@ pub enum ConfigError {
     #[error("the lease duration must be between 1 s and 1 day in whole seconds, not {0:?}")]
     Lease(Duration),
     /// client-go requires the same.
-    #[error("the lease duration ({lease:?}) must be longer than the renew deadline ({renew:?})")]
+    #[error(
+        "the lease duration ({lease_duration:?}) must be longer than the renew deadline ({renew_deadline:?})"
+    )]
     Renew {
         /// Lease duration.
-        lease: Duration,
+        lease_duration: Duration,
         /// Renew deadline.
-        renew: Duration,
+        renew_deadline: Duration,
     },
     /// The ratio of the faster clock to the slower.
     #[error("the clock ratio must be between 1 and 10, not {0}")]
     ClockRatio(f64),
     /// client-go requires the same.
     #[error(
-        "the retry period must be more than 0 and less than the renew deadline ({renew:?}), not {retry:?}"
+        "the retry period must be more than 0 and less than the renew deadline ({renew_deadline:?}), not {retry_period:?}"
     )]
     Retry {
         /// Retry period.
-        retry: Duration,
+        retry_period: Duration,
         /// Renew deadline.
-        renew: Duration,
+        renew_deadline: Duration,
     },
     /// Permission would end before the response to a renewal.
     #[error(
-        "the lease duration ({lease:?}) leaves its holder {validity:?} to write after a renewal, and \
+        "the lease duration ({lease_duration:?}) leaves its holder {validity:?} to write after a renewal, and \
          at least {SHORTEST:?} are needed; make it longer, or the clock ratio or the time for writes \
          in flight smaller"
     )]
     Validity {
         /// Lease duration.
-        lease: Duration,
+        lease_duration: Duration,
         /// Rest of the lease after the margins.
         validity: Duration,
     },
@@ -75,9 +77,9 @@ const SHORTEST: Duration = Duration::from_millis(500);
 impl Default for Config {
     fn default() -> Config {
         Config {
-            lease: Duration::from_secs(15),
-            renew: Duration::from_secs(10),
-            retry: Duration::from_secs(2),
+            lease_duration: Duration::from_secs(15),
+            renew_deadline: Duration::from_secs(10),
+            retry_period: Duration::from_secs(2),
             in_flight: Duration::from_secs(2),
             clock_ratio: 2.0,
         }
@@ -85,17 +87,17 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Returns the time for which the holder can write after a renewal was sent: `min(renew, lease / clock_ratio -
+    /// Returns the time for which the holder can write after a renewal was sent: `min(renew_deadline, lease_duration / clock_ratio -
     /// in_flight)`; 5.5 s with the defaults.
     pub fn validity(&self) -> Duration {
         let ratio = if self.clock_ratio >= 1.0 { self.clock_ratio } else { 1.0 };
-        self.lease.div_f64(ratio).saturating_sub(self.in_flight).min(self.renew)
+        self.lease_duration.div_f64(ratio).saturating_sub(self.in_flight).min(self.renew_deadline)
     }
 
-    /// Returns the pause between two renewals: `retry`, but short enough to send a second one while the first is
+    /// Returns the pause between two renewals: `retry_period`, but short enough to send a second one while the first is
     /// valid. With 15, 10 and 5 s, controller-runtime's older defaults, it is 2.75 s.
     pub fn renewal(&self) -> Duration {
-        self.retry.min(self.validity() / 2)
+        self.retry_period.min(self.validity() / 2)
     }
 
     /// Checks that the durations are consistent.
@@ -103,22 +105,22 @@ impl Config {
     /// # Errors
     /// Names the inconsistent ones.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        let Config { lease, renew, retry, clock_ratio, .. } = *self;
-        if lease.subsec_nanos() != 0 || !(1..=86_400).contains(&lease.as_secs()) {
-            return Err(ConfigError::Lease(lease));
+        let Config { lease_duration, renew_deadline, retry_period, clock_ratio, .. } = *self;
+        if lease_duration.subsec_nanos() != 0 || !(1..=86_400).contains(&lease_duration.as_secs()) {
+            return Err(ConfigError::Lease(lease_duration));
         }
-        if lease <= renew {
-            return Err(ConfigError::Renew { lease, renew });
+        if lease_duration <= renew_deadline {
+            return Err(ConfigError::Renew { lease_duration, renew_deadline });
         }
         if !(1.0..=10.0).contains(&clock_ratio) {
             return Err(ConfigError::ClockRatio(clock_ratio));
         }
-        if retry.is_zero() || retry >= renew {
-            return Err(ConfigError::Retry { retry, renew });
+        if retry_period.is_zero() || retry_period >= renew_deadline {
+            return Err(ConfigError::Retry { retry_period, renew_deadline });
         }
         let validity = self.validity();
         if validity < SHORTEST {
-            return Err(ConfigError::Validity { lease, validity });
+            return Err(ConfigError::Validity { lease_duration, validity });
         }
         Ok(())
     }
@@ -135,14 +137,14 @@ mod tests {
         let config = Config::default();
         assert_eq!(config.validate(), Ok(()));
         assert_eq!(config.validity(), Duration::from_millis(5_500));
-        assert!((config.validity() + config.in_flight).mul_f64(2.0) <= config.lease);
+        assert!((config.validity() + config.in_flight).mul_f64(2.0) <= config.lease_duration);
     }
 
     #[test]
     fn with_clocks_within_one_percent_a_lease_of_ten_seconds_is_valid_for_almost_eight() {
         let config = Config {
-            lease: 10 * SECOND,
-            renew: Duration::from_millis(9_900),
+            lease_duration: 10 * SECOND,
+            renew_deadline: Duration::from_millis(9_900),
             clock_ratio: 1.0 / 0.99,
             ..Config::default()
         };
@@ -151,7 +153,7 @@ mod tests {
 
     #[test]
     fn the_durations_of_controller_runtime_are_accepted() {
-        let config = Config { retry: 5 * SECOND, ..Config::default() };
+        let config = Config { retry_period: 5 * SECOND, ..Config::default() };
         assert_eq!(config.validate(), Ok(()));
         assert_eq!(config.renewal(), Duration::from_millis(2_750));
         assert_eq!(Config::default().renewal(), 2 * SECOND);
@@ -164,11 +166,11 @@ mod tests {
             change(&mut config);
             config.validate().unwrap_err().to_string()
         };
-        assert!(bad(|c| c.lease = Duration::from_millis(1_500)).contains("whole seconds"));
-        assert!(bad(|c| c.renew = 15 * SECOND).contains("renew deadline"));
-        assert!(bad(|c| c.retry = 10 * SECOND).contains("less than the renew deadline"));
-        assert!(bad(|c| c.retry = Duration::ZERO).contains("more than 0"));
-        let short = bad(|c| (c.lease, c.renew) = (4 * SECOND, 3 * SECOND));
+        assert!(bad(|c| c.lease_duration = Duration::from_millis(1_500)).contains("whole seconds"));
+        assert!(bad(|c| c.renew_deadline = 15 * SECOND).contains("renew deadline"));
+        assert!(bad(|c| c.retry_period = 10 * SECOND).contains("less than the renew deadline"));
+        assert!(bad(|c| c.retry_period = Duration::ZERO).contains("more than 0"));
+        let short = bad(|c| (c.lease_duration, c.renew_deadline) = (4 * SECOND, 3 * SECOND));
         assert!(short.contains("make it longer"), "{short}");
         assert!(bad(|c| c.clock_ratio = f64::NAN).contains("clock ratio"));
     }

@@ -287,12 +287,12 @@ async fn follow(
     let mut told = false;
     loop {
         // The receiver lives as long as the elector, which also ends this task.
-        let ended = api.watch(lease, config.lease, |it| drop(shown.send(it))).await;
+        let ended = api.watch(lease, config.lease_duration, |it| drop(shown.send(it))).await;
         drop(shown.send(Shown::Ended));
         let pause = match ended {
             Err(error) if error.is_forbidden() => {
                 if !std::mem::replace(&mut told, true) {
-                    let every = config.retry;
+                    let every = config.retry_period;
                     tracing::info!(%lease, %error, "The lease cannot be watched and is read every {every:?}: \
                         a standby takes over that much later; grant `watch` on leases");
                 }
@@ -300,9 +300,9 @@ async fn follow(
             }
             Err(error) => {
                 tracing::debug!(%lease, %error, "The watch of the lease failed");
-                config.retry
+                config.retry_period
             }
-            Ok(()) => config.retry,
+            Ok(()) => config.retry_period,
         };
         sleep(pause).await;
     }

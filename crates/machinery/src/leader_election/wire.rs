@@ -8,7 +8,7 @@ use tokio::time::timeout;
 
 use super::candidate::{Answer, Step};
 use super::record::Record;
-use crate::client::{Client, Error, Event, Scope, WatchFrom};
+use crate::client::{Client, Error, Scope, WatchEvent, WatchFrom};
 use crate::object::{Kind, Meta, Nothing, ObjectKey, Resource, ResourceVersion, Uid};
 
 /// Requested duration of a watch; client-go requests 5 to 10 minutes.
@@ -102,11 +102,11 @@ impl Api for Client {
         each(Shown::Opened);
         while let Ok(Some(event)) = timeout(silence, watch.next()).await {
             match event? {
-                Event::Added(lease) | Event::Modified(lease) => {
+                WatchEvent::Added(lease) | WatchEvent::Modified(lease) => {
                     each(Shown::Lease(lease.spec, lease.metadata.version, lease.metadata.uid));
                 }
-                Event::Deleted(_) | Event::Undecodable(_) => each(Shown::Gone),
-                Event::Bookmark { .. } => {}
+                WatchEvent::Deleted(_) | WatchEvent::Undecodable(_) => each(Shown::Gone),
+                WatchEvent::Bookmark { .. } => {}
             }
         }
         Ok(())

@@ -42,7 +42,7 @@ pub struct ControllerBuilder<V> {
     finalizer: Option<Finalizer<V>>,
     conditions: &'static [&'static str],
     tells_writes: bool,
-    on_problem: Option<OnProblem<V>>,
+    on_error: Option<OnProblem<V>>,
     endings: Vec<(&'static str, Ending)>,
     faults: Vec<WiringError>,
 }
@@ -148,7 +148,7 @@ impl<V: Resource> ControllerBuilder<V> {
             finalizer: None,
             conditions: &[],
             tells_writes: false,
-            on_problem: None,
+            on_error: None,
             endings: Vec::new(),
             faults: Vec::new(),
         }
@@ -186,8 +186,8 @@ impl<V: Resource> ControllerBuilder<V> {
 
     /// Passes each problem that ends a reconcile or a finalizer to this function. It can report the problem in its
     /// own way and return it as [`Problem::reported`].
-    pub fn on_problem(mut self, on_problem: OnProblem<V>) -> Self {
-        self.on_problem = Some(on_problem);
+    pub fn on_error(mut self, on_error: OnProblem<V>) -> Self {
+        self.on_error = Some(on_error);
         self
     }
 
@@ -343,7 +343,7 @@ impl<V: Resource> ControllerBuilder<V> {
 
     /// Runs the future that `make` returns after the controller has ended, before the lease is released. It has a
     /// few seconds, and its writes need leadership like all others. `name` appears in messages only.
-    pub fn at_end<F>(
+    pub fn on_shutdown<F>(
         mut self,
         name: &'static str,
         make: impl FnOnce(&ControllerDeps) -> Result<F, WiringError> + Send + 'static,
@@ -365,10 +365,10 @@ impl<V: Resource> ControllerBuilder<V> {
     {
         let declared = self.declared_for_passes();
         let finalizer = self.finalizer.take();
-        let on_problem = self.on_problem.unwrap_or(|_, problem| problem);
+        let on_error = self.on_error.unwrap_or(|_, problem| problem);
         let first = std::mem::take(&mut self.bookkeeping);
         self.add(first, move |parts| {
-            Function::new(parts, reconcile, (finalizer, on_problem), declared)
+            Function::new(parts, reconcile, (finalizer, on_error), declared)
         })
     }
 
@@ -391,7 +391,7 @@ impl<V: Resource> ControllerBuilder<V> {
             ("finalizer", self.finalizer.is_some()),
             ("conditions", !self.conditions.is_empty()),
             ("publish_writes", self.tells_writes),
-            ("on_problem", self.on_problem.is_some()),
+            ("on_error", self.on_error.is_some()),
         ];
         let controller = self.name;
         let unused = unused.into_iter().filter(|(_, is_declared)| *is_declared);

@@ -177,7 +177,7 @@ impl<V: Resource> Context<V> {
     /// annotation and accepted.
     ///
     /// # Errors
-    /// [`Problem::Taken`] if an object that the owner does not control has the name; [`Problem::Awaiting`] if the
+    /// [`Problem::NotOwned`] if an object that the owner does not control has the name; [`Problem::Terminating`] if the
     /// object with this name is being deleted, or will be because it belongs to a former owner of the same name;
     /// [`Problem::Contested`] if another program keeps undoing what is applied; `ErrNotWatched` if the object exists
     /// and its view does not select it; `ErrUnnamed` if `desired` has no usable name or an impossible namespace;
@@ -341,11 +341,11 @@ impl<V: Resource> Context<V> {
         let is_adopted = options.adopts(child);
         if !is_adopted && !meta.is_controlled_by(self.object.uid()) {
             return Err(match &meta.owner {
-                Some(owner) if self.is_namesake(owner) => Problem::awaiting::<C>(key),
-                _ => Problem::taken::<V, C>(key),
+                Some(owner) if self.is_namesake(owner) => Problem::terminating::<C>(key),
+                _ => Problem::not_owned::<V, C>(key),
             });
         }
-        if meta.deleting { Err(Problem::awaiting::<C>(key)) } else { Ok(is_adopted) }
+        if meta.deleting { Err(Problem::terminating::<C>(key)) } else { Ok(is_adopted) }
     }
 
     /// Publishes that an object was changed, or restored if the same was applied before. A change of the record
@@ -383,7 +383,7 @@ impl<V: Resource> Context<V> {
         let live = found.map_err(|error| failed::<V>("list", key, error))?;
         let live = live.map(|live| self.pass.objects.apply_read(live));
         if live.is_none_or(|live| live.uid() != self.object.uid() || live.meta().deleting) {
-            return Err(Problem::Awaiting(Name { kind: V::KIND, key: key.clone() }));
+            return Err(Problem::Terminating(Name { kind: V::KIND, key: key.clone() }));
         }
         bereaved.lock().remove(key);
         Ok(())
@@ -417,8 +417,8 @@ impl<V: Resource> Context<V> {
             }
             let only = Preconditions { uid: *uid, version: *version };
             match self.client().delete::<C>(key, only).await {
-                Ok(Deletion::Final) => children.apply_delete(key, *uid),
-                Ok(Deletion::Started) => {}
+                Ok(Deletion::Deleted) => children.apply_delete(key, *uid),
+                Ok(Deletion::Terminating) => {}
                 Err(error) if error.is_not_found() => continue,
                 Err(error) => return Err(failed::<C>("delete", key, error)),
             }

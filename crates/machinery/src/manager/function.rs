@@ -24,7 +24,7 @@ pub(super) struct Function<V, F> {
     pass: Arc<Pass<V>>,
     reconcile: F,
     finalizer: Option<Finalizer<V>>,
-    on_problem: OnProblem<V>,
+    on_error: OnProblem<V>,
 }
 
 /// Runs `cleanup` before an object is deleted.
@@ -44,11 +44,11 @@ impl<V: Resource, F> Function<V, F> {
     pub(super) fn new(
         parts: &ControllerDeps,
         reconcile: F,
-        (finalizer, on_problem): (Option<Finalizer<V>>, OnProblem<V>),
+        (finalizer, on_error): (Option<Finalizer<V>>, OnProblem<V>),
         declared: Declared,
     ) -> Result<Function<V, F>, WiringError> {
         let pass = Arc::new(Pass::new(parts, declared)?);
-        Ok(Function { pass, reconcile, finalizer, on_problem })
+        Ok(Function { pass, reconcile, finalizer, on_error })
     }
 
     /// Reports that every reconcile of an object has written something for a long time.
@@ -115,7 +115,7 @@ where
         {
             outcome = in_terminating_namespace(&*object, problem);
         }
-        let outcome = outcome.map_err(|problem| (self.on_problem)(&cx, problem));
+        let outcome = outcome.map_err(|problem| (self.on_error)(&cx, problem));
         match &outcome {
             Ok(_) => self.pass.succeeded(key),
             Err(problem) => {

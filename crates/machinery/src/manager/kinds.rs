@@ -14,7 +14,7 @@ use super::wiring::{WiringError, view};
 use crate::client::Client;
 use crate::controller::{Action, Handle, Problem, Program, Reconciler};
 use crate::events::Recorder;
-use crate::informer::{Builder, Informer, Refusal};
+use crate::informer::{BuildError, Builder, Informer};
 use crate::object::{ObjectKey, Resource};
 use crate::store::{Index, Store};
 
@@ -52,7 +52,7 @@ trait AnyInformer: Send + Sync {
     fn run_by(&self, program: &mut Program);
     fn settled(&self) -> Synced;
     fn has_synced_in(&self, namespace: &str) -> bool;
-    fn refused(&self) -> Option<&Refusal>;
+    fn refused(&self) -> Option<&BuildError>;
     /// The view's type, if a controller declares a selector of objects or fields for the informer.
     fn is_narrowed(&self) -> Option<&'static str>;
     /// Lists the current state of the API server.
@@ -251,7 +251,7 @@ impl<V: Resource> AnyInformer for Built<V> {
         self.informer.has_synced_in(namespace)
     }
 
-    fn refused(&self) -> Option<&Refusal> {
+    fn refused(&self) -> Option<&BuildError> {
         self.informer.refused()
     }
 

@@ -181,9 +181,9 @@ async fn a_reconciler_of_a_store_that_is_not_declared_is_refused() {
 async fn declarations_that_nobody_would_follow_are_refused() {
     let manager = Manager::new("test").controller::<Site>();
     let manager = manager.finalizer("example.com/site", |_, _| async { Ok(()) });
-    let manager = manager.conditions(&["Ready"]).publish_writes().on_problem(|_, problem| problem);
+    let manager = manager.conditions(&["Ready"]).publish_writes().on_error(|_, problem| problem);
     let why = refused(manager.reconciler(|_| Ok(Idle))).await;
-    for unused in ["finalizer", "conditions", "publish_writes", "on_problem"] {
+    for unused in ["finalizer", "conditions", "publish_writes", "on_error"] {
         assert!(why.contains(&format!("`.{unused}(…)`, which only")), "{why}");
     }
 }
@@ -699,7 +699,7 @@ async fn a_child_that_is_being_deleted_or_of_a_former_object_is_awaited_in_silen
         shows(&cx, &server);
         let writes = server.writes().len();
         let awaiting = cx.ensure::<Child>(size.clone()).await.unwrap_err();
-        assert!(matches!(awaiting, Problem::Awaiting(_)), "{awaiting}");
+        assert!(matches!(awaiting, Problem::Terminating(_)), "{awaiting}");
         assert_eq!((awaiting.class(), awaiting.reason()), (Class::Waiting, None));
         assert_eq!(server.writes().len(), writes);
     }
@@ -1053,11 +1053,11 @@ async fn nothing_is_created_again_for_an_owner_that_is_gone() {
     cx.pass.parts.bereaved.lock().insert(cx.key().clone());
     let owner = server.get(SITE);
     server.remove(SITE);
-    assert!(matches!(create().await.unwrap_err(), Problem::Awaiting(_)));
+    assert!(matches!(create().await.unwrap_err(), Problem::Terminating(_)));
     let mut namesake = owner.clone();
     namesake["metadata"]["uid"] = json!(null);
     server.put(SITE, namesake);
-    assert!(matches!(create().await.unwrap_err(), Problem::Awaiting(_)));
+    assert!(matches!(create().await.unwrap_err(), Problem::Terminating(_)));
     assert!(server.writes().is_empty(), "{:?}", server.writes());
     server.put(SITE, owner);
     create().await.unwrap();
@@ -1113,9 +1113,9 @@ async fn a_known_child_that_nothing_controls_is_adopted() {
     let owners = server.get(CHILD)["metadata"]["ownerReferences"].clone();
     has(&cx, &server, "ownerReferences", Value::Null);
     let taken = cx.ensure::<Child>(wanted()).await.unwrap_err();
-    assert!(matches!(taken, Problem::Taken { .. }), "nothing says that it is known: {taken}");
+    assert!(matches!(taken, Problem::NotOwned { .. }), "nothing says that it is known: {taken}");
     let unknown = EnsureOptions::default().adopt(&|_: &Child| false);
-    assert!(matches!(cx.ensure_with(wanted(), unknown).await, Err(Problem::Taken { .. })));
+    assert!(matches!(cx.ensure_with(wanted(), unknown).await, Err(Problem::NotOwned { .. })));
     assert_eq!(server.writes().len(), 1);
     let there = cx.get::<Child>(&made.metadata.key).unwrap().unwrap();
     assert!(!cx.is_ensured(wanted(), options(), &*there).unwrap());
@@ -1143,18 +1143,18 @@ async fn what_has_an_owner_no_record_or_goes_is_not_adopted() {
     let other = json!([{"apiVersion": "example.com/v1", "kind": "Other", "name": "a",
         "uid": "00000000-0000-4000-8000-00000000000f", "controller": true}]);
     has(&cx, &server, "ownerReferences", other);
-    assert!(matches!(ensure().await, Problem::Taken { .. }));
+    assert!(matches!(ensure().await, Problem::NotOwned { .. }));
     has(&cx, &server, "ownerReferences", Value::Null);
     has(&cx, &server, "deletionTimestamp", json!("2026-01-01T00:00:00Z"));
-    assert!(matches!(ensure().await, Problem::Awaiting(_)));
+    assert!(matches!(ensure().await, Problem::Terminating(_)));
     has(&cx, &server, "deletionTimestamp", Value::Null);
     // The object is being deleted, and leaves its children behind.
     let mut site = server.get(SITE);
     site["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     server.put(SITE, site);
-    assert!(matches!(ensure().await, Problem::Awaiting(_)));
+    assert!(matches!(ensure().await, Problem::Terminating(_)));
     has(&cx, &server, "annotations", Value::Null);
-    assert!(matches!(ensure().await, Problem::Taken { .. }));
+    assert!(matches!(ensure().await, Problem::NotOwned { .. }));
     assert_eq!(server.writes().len(), 1);
 }
 

@@ -2,7 +2,7 @@
 
 use std::any::type_name;
 
-use crate::informer::Refusal;
+use crate::informer::BuildError;
 
 /// A wiring fault. Its text names the line to add or to change.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -107,7 +107,7 @@ pub enum WiringError {
     },
     /// An informer cannot work as declared.
     #[error(transparent)]
-    Informer(#[from] Refusal),
+    Informer(#[from] BuildError),
     /// The namespace of the Lease is unknown.
     #[error(
         "the namespace of the Lease {0} is not known outside of a pod: add \

@@ -8,7 +8,7 @@ use super::action::Reason;
 use super::observer::Observer;
 use super::quarantine::Quarantine;
 use super::state::HealthHandle;
-use crate::client::{Event, Undecodable};
+use crate::client::{Undecodable, WatchEvent};
 use crate::object::{Kind, ObjectKey, Resource, ResourceVersion};
 use crate::store::Writer;
 
@@ -65,20 +65,20 @@ impl<V: Resource> StoreFeed<V> {
     }
 
     /// Stages an event of a streaming list.
-    pub(super) fn stage(&mut self, event: Event<V>) {
+    pub(super) fn stage(&mut self, event: WatchEvent<V>) {
         match event {
-            Event::Added(object) | Event::Modified(object) => {
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                 self.quarantine.remove(object.key(), true);
                 self.listed(Ok(object));
             }
-            Event::Deleted(object) => {
+            WatchEvent::Deleted(object) => {
                 self.unstage(object.key());
             }
-            Event::Undecodable(bad) if bad.deleted => {
+            WatchEvent::Undecodable(bad) if bad.deleted => {
                 self.unstage(&bad.key);
             }
-            Event::Undecodable(bad) => self.listed(Err(bad)),
-            Event::Bookmark { .. } => {}
+            WatchEvent::Undecodable(bad) => self.listed(Err(bad)),
+            WatchEvent::Bookmark { .. } => {}
         }
     }
 
@@ -88,28 +88,28 @@ impl<V: Resource> StoreFeed<V> {
     }
 
     /// Applies an event of a watch.
-    pub(super) fn apply(&mut self, event: Event<V>) {
+    pub(super) fn apply(&mut self, event: WatchEvent<V>) {
         match event {
-            Event::Added(object) | Event::Modified(object) => {
+            WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                 let key = object.key().clone();
                 self.writer.apply(object);
                 self.heal(&key);
             }
-            Event::Deleted(object) => {
+            WatchEvent::Deleted(object) => {
                 let key = object.key().clone();
                 self.writer.deleted(object);
                 self.heal(&key);
             }
-            Event::Undecodable(bad) if bad.deleted => {
+            WatchEvent::Undecodable(bad) if bad.deleted => {
                 self.writer.delete_undecodable(&bad.key, bad.uid, bad.version);
                 self.heal(&bad.key);
             }
-            Event::Undecodable(bad) => {
+            WatchEvent::Undecodable(bad) => {
                 // Another UID means another object: then the stored one was deleted.
                 self.writer.update_undecodable(&bad.key, bad.uid, bad.version);
                 self.quarantine(bad, false);
             }
-            Event::Bookmark { version, .. } => {
+            WatchEvent::Bookmark { version, .. } => {
                 self.writer.bookmark(ResourceVersion::parse(&version));
             }
         }
@@ -175,8 +175,8 @@ mod tests {
         format!("00000000-0000-4000-8000-{number:012x}")
     }
 
-    fn undecodable(number: u8, version: u64) -> Event<Thing> {
-        Event::Undecodable(Undecodable {
+    fn undecodable(number: u8, version: u64) -> WatchEvent<Thing> {
+        WatchEvent::Undecodable(Undecodable {
             key: ObjectKey::new("ns", "it"),
             uid: uid(number).parse::<crate::object::Uid>().unwrap(),
             version: ResourceVersion::new(version),
@@ -204,7 +204,7 @@ mod tests {
         });
         let thing: Thing = serde_json::from_value(json!({ "metadata": meta })).unwrap();
         let key = thing.meta.key.clone();
-        feed.apply(Event::Added(thing));
+        feed.apply(WatchEvent::Added(thing));
         feed.apply(undecodable(1, 6));
         assert!(store.get(&key).is_some(), "the object as it last could be decoded");
         feed.apply(undecodable(2, 7));

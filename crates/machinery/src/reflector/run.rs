@@ -16,7 +16,7 @@ use super::regressed::ResourceVersionRegressed;
 use super::report::Report;
 use super::state::HealthHandle;
 use super::step::Machine;
-use crate::client::{Client, Error, Event, Page, PageEnd, Scope, Watch, WatchFrom};
+use crate::client::{Client, Error, Page, PageEnd, Scope, Watch, WatchEvent, WatchFrom};
 use crate::object::{Kind, Resource};
 use crate::shutdown::Shutdown;
 use crate::store::Writer;
@@ -73,7 +73,7 @@ struct Timing {
 enum Completion<V> {
     Page(PageEnd),
     Open(Watch<V>),
-    Event(Event<V>),
+    Event(WatchEvent<V>),
     Ended,
     Failed(Error),
 }
@@ -197,13 +197,13 @@ impl<V: Resource> Reflector<V> {
         self.step(input, operation);
     }
 
-    fn event(&mut self, event: Event<V>, operation: &mut Operation<V>) {
+    fn event(&mut self, event: WatchEvent<V>, operation: &mut Operation<V>) {
         let version = match &event {
-            Event::Added(object) | Event::Modified(object) | Event::Deleted(object) => {
-                object.meta().version
-            }
-            Event::Undecodable(bad) => bad.version,
-            Event::Bookmark { version, initial_events_end } => {
+            WatchEvent::Added(object)
+            | WatchEvent::Modified(object)
+            | WatchEvent::Deleted(object) => object.meta().version,
+            WatchEvent::Undecodable(bad) => bad.version,
+            WatchEvent::Bookmark { version, initial_events_end } => {
                 let (version, initial_events_end) = (version.clone(), *initial_events_end);
                 if !self.machine.is_staging() {
                     self.feed.lock().apply(event);
@@ -219,7 +219,7 @@ impl<V: Resource> Reflector<V> {
             self.feed.lock().stage(event);
         } else if self.machine.is_news(version) || event.is_deletion() {
             self.feed.lock().apply(event);
-        } else if let Event::Added(object) | Event::Modified(object) = &event
+        } else if let WatchEvent::Added(object) | WatchEvent::Modified(object) = &event
             && !self.feed.lock().holds(object.key())
         {
             return self.step(Input::OutOfOrder(version), operation);

@@ -668,7 +668,7 @@ fn writes() -> Vec<Row> {
         ..Health::paused(true)
     };
     let key = ObjectKey::new("default", "memcached-sample");
-    let taken = Problem::taken::<Memcached, Deployment>(&key);
+    let taken = Problem::not_owned::<Memcached, Deployment>(&key);
     let name = Name { kind: Deployment::KIND, key };
     let deleted = Problem::Contested { name, field: None, wait: Duration::ZERO };
     vec![

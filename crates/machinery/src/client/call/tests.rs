@@ -20,7 +20,7 @@ use tower::service_fn;
 
 use super::*;
 use crate::client::{
-    Deletion, DryRun, DryWrite, Event, Observer, Page, Preconditions, Scope, Watch, WatchFrom,
+    Deletion, DryRun, DryWrite, Observer, Page, Preconditions, Scope, Watch, WatchEvent, WatchFrom,
     WriteGate,
 };
 use crate::identity::Identity;

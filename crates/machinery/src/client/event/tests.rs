@@ -21,14 +21,14 @@ const BAD: &str = r#"{"type":"DELETED","object":{"metadata":{"name":"a","namespa
 fn an_object_is_decoded_as_its_event_says() {
     assert!(matches!(
         decode(GOOD.as_bytes()),
-        Ok(Event::Modified(View { spec: Spec { size: 3 } }))
+        Ok(WatchEvent::Modified(View { spec: Spec { size: 3 } }))
     ));
 }
 
 #[test]
 fn an_object_that_comes_before_its_type_is_decoded_too() {
     let frame = r#"{"object":{"spec":{"size":1}},"type":"ADDED"}"#;
-    assert!(matches!(decode(frame.as_bytes()), Ok(Event::Added(View { .. }))));
+    assert!(matches!(decode(frame.as_bytes()), Ok(WatchEvent::Added(View { .. }))));
     let frame = r#"{"object":{"kind":"Status","code":410,"reason":"Expired"},"type":"ERROR"}"#;
     assert!(decode::<View>(frame.as_bytes()).unwrap_err().is_expired());
 }
@@ -36,7 +36,7 @@ fn an_object_that_comes_before_its_type_is_decoded_too() {
 #[test]
 fn an_object_that_does_not_fit_is_named() {
     match decode::<View>(BAD.as_bytes()) {
-        Ok(Event::Undecodable(bad)) => {
+        Ok(WatchEvent::Undecodable(bad)) => {
             assert_eq!(bad.key, ObjectKey::new("ns", "a"));
             assert_eq!(bad.version, ResourceVersion::new(7));
             assert!(bad.uid.is_some() && bad.deleted);
@@ -62,7 +62,7 @@ fn the_bookmark_that_ends_the_initial_events_is_known() {
         )
     };
     let is_end = |frame: String| match decode::<View>(frame.as_bytes()) {
-        Ok(Event::Bookmark { version, initial_events_end }) => {
+        Ok(WatchEvent::Bookmark { version, initial_events_end }) => {
             assert_eq!(version, "12");
             initial_events_end
         }
@@ -126,7 +126,7 @@ fn why_an_object_is_undecodable_is_said_in_few_words() {
         r#"{{"type":"ADDED","object":{{"metadata":{{"name":"a"}},"spec":{{"size":"{wide}"}}}}}}"#
     );
     match decode::<View>(frame.as_bytes()) {
-        Ok(Event::Undecodable(bad)) => assert!(bad.why.len() < 300, "{} bytes", bad.why.len()),
+        Ok(WatchEvent::Undecodable(bad)) => assert!(bad.why.len() < 300, "{} bytes", bad.why.len()),
         other => panic!("{other:?}"),
     }
 }

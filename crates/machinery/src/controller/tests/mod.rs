@@ -26,7 +26,7 @@ const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 
 fn wrong(class: Class) -> Problem {
-    Problem::Told { class, reason: "ErrTest", message: "as the test wants it".to_owned() }
+    Problem::Custom { class, reason: "ErrTest", message: "as the test wants it".to_owned() }
 }
 
 /// The name of a child.
@@ -88,10 +88,10 @@ impl Reconciler for Script {
                 return Err(Problem::Contested { name: child("c"), field: None, wait });
             }
             Does::Panic => panic!("as the test wants it"),
-            Does::Wait(name) => return Err(Problem::Awaiting(child(name))),
+            Does::Wait(name) => return Err(Problem::Terminating(child(name))),
             Does::WaitAfter(after, name) => {
                 sleep(after).await;
-                return Err(Problem::Awaiting(child(name)));
+                return Err(Problem::Terminating(child(name)));
             }
             Does::PanicWhenDropped => {
                 struct Bomb;

@@ -76,7 +76,7 @@ async fn a_delete_means_one_object_and_says_whether_it_is_gone() {
     let uid: Uid = "01234567-89ab-cdef-0123-456789abcdef".parse().unwrap();
     let known = Preconditions { uid, version: ResourceVersion::new(7) };
     let (gone, asked) = client(200, &[r#"{"kind":"Status","status":"Success"}"#], End::Good);
-    assert_eq!(gone.delete::<Thing>(&key(), known).await.unwrap(), Deletion::Final);
+    assert_eq!(gone.delete::<Thing>(&key(), known).await.unwrap(), Deletion::Deleted);
     assert_eq!(asked.lock().method, "DELETE");
     let body = asked.lock().body.clone();
     assert_eq!(body["preconditions"], json!({"uid": uid, "resourceVersion": "7"}));
@@ -84,13 +84,13 @@ async fn a_delete_means_one_object_and_says_whether_it_is_gone() {
 
     let (begun, asked) = client(200, &[MARKED], End::Good);
     let unknown = Preconditions { uid, version: ResourceVersion::UNKNOWN };
-    assert_eq!(begun.delete::<Thing>(&key(), unknown).await.unwrap(), Deletion::Started);
+    assert_eq!(begun.delete::<Thing>(&key(), unknown).await.unwrap(), Deletion::Terminating);
     assert_eq!(asked.lock().body["preconditions"], json!({"uid": uid}));
     // This is how the API server answers for Services.
     let (gone, _) = client(200, &[THING], End::Good);
-    assert_eq!(gone.delete::<Thing>(&key(), known).await.unwrap(), Deletion::Final);
+    assert_eq!(gone.delete::<Thing>(&key(), known).await.unwrap(), Deletion::Deleted);
     let (unclear, _) = client(200, &["ok"], End::Good);
-    assert_eq!(unclear.delete::<Thing>(&key(), known).await.unwrap(), Deletion::Started);
+    assert_eq!(unclear.delete::<Thing>(&key(), known).await.unwrap(), Deletion::Terminating);
 }
 
 #[tokio::test]

@@ -56,7 +56,7 @@ async fn a_watch_cut_by_the_network_is_an_error_and_not_an_end() {
     .await;
     let client = Client::new(kube::Config::new(url), Options::default()).unwrap();
     let mut events = watch(&client).await;
-    assert!(matches!(events.next().await, Some(Ok(Event::Added(_)))));
+    assert!(matches!(events.next().await, Some(Ok(WatchEvent::Added(_)))));
     assert!(matches!(events.next().await, Some(Err(Error::Transport { .. }))));
 }
 

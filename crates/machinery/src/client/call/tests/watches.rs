@@ -7,7 +7,7 @@ async fn a_watch_ends_in_good_order_between_events_only() {
     const EVENT: &str = "{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"name\":\"a\"}}}\n";
     let (good, _) = client(200, &[EVENT], End::Good);
     let mut events = watch(&good).await;
-    assert!(matches!(events.next().await, Some(Ok(Event::Added(_)))));
+    assert!(matches!(events.next().await, Some(Ok(WatchEvent::Added(_)))));
     assert!(events.next().await.is_none() && events.next().await.is_none());
 
     let (cut, _) = client(200, &[EVENT, "{\"type\":"], End::Good);
@@ -59,13 +59,13 @@ async fn a_watch_loses_no_event_when_waiting_for_it_is_given_up() {
     assert!(timeout(Duration::from_millis(1), events.next()).await.is_err());
     sender.send("data\":{\"name\":\"a\"}}}\n{\"type\":").unwrap();
     assert!(
-        matches!(events.next().await, Some(Ok(Event::Added(thing))) if *thing.key().name() == *"a")
+        matches!(events.next().await, Some(Ok(WatchEvent::Added(thing))) if *thing.key().name() == *"a")
     );
     assert!(timeout(Duration::from_millis(1), events.next()).await.is_err());
     sender.send("\"DELETED\",\"object\":{\"metadata\":{\"name\":\"b\"}}}\n").unwrap();
     drop(sender);
     assert!(
-        matches!(events.next().await, Some(Ok(Event::Deleted(thing))) if *thing.key().name() == *"b")
+        matches!(events.next().await, Some(Ok(WatchEvent::Deleted(thing))) if *thing.key().name() == *"b")
     );
     assert!(events.next().await.is_none());
 }
@@ -110,5 +110,5 @@ async fn a_server_without_metadata_only_answers_in_plain_json() {
     assert_eq!(items, 1);
     let from = WatchFrom { metadata_only: true, ..from("1") };
     let mut events = client.watch::<Thing>(&Scope::default(), &from).await.unwrap();
-    assert!(matches!(events.next().await, Some(Ok(Event::Added(_)))));
+    assert!(matches!(events.next().await, Some(Ok(WatchEvent::Added(_)))));
 }
