@@ -259,7 +259,7 @@ fn free_name(port: &ServicePort, taken: &BTreeSet<&str>) -> InternedStr {
 
 // === Status ===
 
-/// Findings of a pass.
+/// Findings of a reconcile.
 #[derive(Debug)]
 pub struct Found<'a> {
     /// The Deployment, if the App controls it.

@@ -177,7 +177,7 @@ fn update_strategy(spec: &Spec) -> Option<Box<Value>> {
 
 // === Status ===
 
-/// Findings of a pass.
+/// Findings of a reconcile.
 #[derive(Debug)]
 pub struct Found<'a> {
     /// The DaemonSet, if the GenericDaemon controls it.

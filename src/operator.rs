@@ -7,7 +7,7 @@
 //!   missing, does not stop the others from working, and it recovers.
 //! - Nothing is reconciled before the initial lists are known, and nothing is written while another
 //!   process leads.
-//! - SIGTERM and SIGINT shut it down in order: no new pass begins, those under way finish (within a
+//! - SIGTERM and SIGINT shut it down in order: no new reconcile begins, those under way finish (within a
 //!   time limit), Events are sent, the lease is released, informers stop. A second signal ends it
 //!   at once.
 //! - If a task that everything depends on dies, the process exits: better restarted than deaf.

@@ -188,7 +188,7 @@ mod tests {
         }
     }
 
-    /// Log lines of a failing pass at level info, with a field from outside.
+    /// Log lines of a failing reconcile at level info, with a field from outside.
     fn logged(json: bool) -> String {
         let written = Written::default();
         let writer = written.clone();
@@ -198,7 +198,7 @@ mod tests {
             pass.in_scope(|| {
                 tracing::debug!("not asked for");
                 let error = "one\nINFO two\u{1b}[31m\u{9b}0m\u{202e}".to_owned();
-                tracing::warn!(%error, "pass failed");
+                tracing::warn!(%error, "reconcile failed");
             });
         });
         let bytes = written.0.lock().clone();
@@ -206,21 +206,24 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_json_names_the_pass() {
+    fn a_line_of_json_names_the_reconcile() {
         let text = logged(true);
         let line: serde_json::Value = serde_json::from_str(&text).unwrap();
-        assert_eq!((&line["level"], &line["message"]), (&"WARN".into(), &"pass failed".into()));
+        assert_eq!(
+            (&line["level"], &line["message"]),
+            (&"WARN".into(), &"reconcile failed".into())
+        );
         assert_eq!(line["span"]["controller"], "app", "{text}");
         assert_eq!(line["span"]["object"], "shop", "{text}");
         assert_eq!(text.matches('\n').count(), 1, "{text}");
     }
 
     #[test]
-    fn a_line_of_text_names_the_pass_and_what_comes_from_outside_begins_no_line() {
+    fn a_line_of_text_names_the_reconcile_and_what_comes_from_outside_begins_no_line() {
         let text = logged(false);
         assert!(
             text.contains(
-                r#"reconcile{controller="app" object="shop"}: pass failed error=one\nINFO"#
+                r#"reconcile{controller="app" object="shop"}: reconcile failed error=one\nINFO"#
             ),
             "{text}"
         );

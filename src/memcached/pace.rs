@@ -5,7 +5,7 @@
 //!   of namespace and name. Each counts until all of its pods run the image and are available: an image that does
 //!   not start goes no further than the bound. One whose Deployment cannot be written gives its turn back.
 //! - The others keep the images that their Deployment runs, and say so. All else in their spec applies at once.
-//! - The bound holds for passes side by side, and after a restart: the Deployments tell who rolls out.
+//! - The bound holds for reconciles side by side, and after a restart: the Deployments tell who rolls out.
 //! - Nothing waits that has no cache to lose, or whose pods its user replaces: a new Memcached, one without pods,
 //!   one that adds or removes its exporter. Neither does an image of its own.
 //! - One that is paused takes no turn.
@@ -54,7 +54,7 @@ pub struct Pace {
     turns: Arc<Mutex<Turns>>,
 }
 
-/// Images for a pass.
+/// Images for a reconcile.
 #[derive(Debug)]
 pub(super) struct Given {
     /// Those that the pods are to run now.
@@ -160,7 +160,7 @@ impl Pace {
         (!order.is_empty()).then_some(Rollouts { images, order, at_a_time })
     }
 
-    /// The images for a pass: those that are `wanted` or, until its turn, those that it has.
+    /// The images for a reconcile: those that are `wanted` or, until its turn, those that it has.
     ///
     /// # Errors
     /// If the controller does not declare Memcacheds and their Deployments.
@@ -214,7 +214,7 @@ impl Pace {
         }
     }
 
-    /// Notes the Deployment that a pass with these images has made.
+    /// Notes the Deployment that a reconcile with these images has made.
     pub(super) fn applied(&self, key: &ObjectKey, images: &Images, there: &Deployment) {
         let mut turns = self.turns.lock();
         match running(there).filter(|runs| runs != images) {

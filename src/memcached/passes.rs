@@ -43,7 +43,7 @@ impl Scene {
     }
 
     async fn pass(&self, image: Option<&str>) -> Result<Action, Problem> {
-        let cx = self.cx.next_pass().unwrap();
+        let cx = self.cx.next_reconcile().unwrap();
         let settings =
             Settings { memcached_image: image.map(InternedStr::new), ..Settings::default() };
         let observer = Observer::new(Diagnostics::default());
@@ -123,7 +123,7 @@ async fn a_refused_deployment_is_reported_and_the_service_is_created() {
         let problem = scene.pass(Some("memcached:1")).await.unwrap_err();
         assert!(matches!(problem, Problem::Reported(_)), "{problem:?}");
     }
-    let memcached = scene.cx.next_pass().unwrap().object().clone();
+    let memcached = scene.cx.next_reconcile().unwrap().object().clone();
     let degraded = memcached.status.conditions.iter().find(|c| c.is(Type::Degraded)).unwrap();
     assert_eq!(degraded.reason, "Invalid");
     assert_eq!(*scene.published.0.lock(), ["Invalid"]);
@@ -136,7 +136,7 @@ async fn a_refused_deployment_is_reported_and_the_service_is_created() {
 async fn the_deletion_is_reported_step_by_step_and_once() {
     let going = json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": [FINALIZER]});
     let scene = Scene::new(&sample(&going), stored);
-    let cx = scene.cx.next_pass().unwrap();
+    let cx = scene.cx.next_reconcile().unwrap();
     finalize(cx.object().clone(), cx).await.unwrap();
     let degraded = |body: &Value| {
         let conditions = body["status"]["conditions"].as_array().unwrap().iter();
@@ -146,7 +146,7 @@ async fn the_deletion_is_reported_step_by_step_and_once() {
         scene.requests.lock().iter().map(|(_, _, body)| degraded(body)).collect();
     assert_eq!(steps, ["Unknown", "True"]);
     assert_eq!(*scene.published.0.lock(), ["Deleting"]);
-    let cx = scene.cx.next_pass().unwrap();
+    let cx = scene.cx.next_reconcile().unwrap();
     finalize(cx.object().clone(), cx).await.unwrap();
     assert_eq!(scene.requests.lock().len(), 2);
 }

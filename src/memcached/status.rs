@@ -12,7 +12,7 @@ use crate::workload::reason::Reason;
 /// Memcached may have.
 const MAX_NODES: usize = 16;
 
-/// Findings of a pass.
+/// Findings of a reconcile.
 #[derive(Debug)]
 pub struct Found<'a> {
     /// The Deployment, if the Memcached controls it.

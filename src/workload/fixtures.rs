@@ -126,7 +126,7 @@ fn client(answer: fn(&Value) -> (u16, Value)) -> (Client, Requests) {
     (Client::from_service(service, Options::default()), requests)
 }
 
-/// The context of a pass over `object`, with the answers of a scripted API server.
+/// The context of a reconcile over `object`, with the answers of a scripted API server.
 pub(crate) fn context<V: super::Custom>(
     object: V,
     answer: fn(&Value) -> (u16, Value),

@@ -53,7 +53,7 @@ impl Observer {
         Observer { progress: Arc::default(), diagnostics }
     }
 
-    /// The health of the workload that a pass ensured, or of the problem with it, and when to look again.
+    /// The health of the workload that a reconcile ensured, or of the problem with it, and when to look again.
     pub(crate) async fn health<'a, V: Custom, S: Workload>(
         &self,
         cx: &manager::Context<V>,

@@ -1,4 +1,4 @@
-//! Memory from pass to pass: whether a rollout has completed, and whether it
+//! Memory across reconciles: whether a rollout has completed, and whether it
 //! makes progress.
 
 use std::collections::HashMap;
@@ -210,7 +210,7 @@ impl Progress {
     /// Returns the pause before the next look at an object that has been idle for this long.
     pub fn next(idle: Duration) -> Duration {
         match Self::IDLE_MAX.checked_sub(idle).filter(|left| !left.is_zero()) {
-            // Not a moment too soon: then the pass would find it a moment short.
+            // Not a moment too soon: then the reconcile would find it a moment short.
             Some(left) => left + Duration::from_millis(10),
             None => (idle / 2).clamp(Self::IDLE_MAX, Self::SELDOM),
         }

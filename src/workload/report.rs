@@ -16,7 +16,7 @@ use crate::manager::Context;
 /// A child, or why it is not as desired.
 pub(crate) type Ensured<S> = Result<Arc<Child<S>>, Problem>;
 
-/// Splits off the problems that end a pass without a report: another process was faster, or the API server
+/// Splits off the problems that end a reconcile without a report: another process was faster, or the API server
 /// does not answer. All others are reported in the status.
 ///
 /// # Errors
@@ -94,7 +94,7 @@ pub(crate) fn own<V: Custom, S: ChildSpec>(
     Ok(cx.get::<Child<S>>(cx.key())?.filter(|child| child.meta.is_controlled_by(uid)))
 }
 
-/// The child that a pass ensured or, if it could not, the one that is there.
+/// The child that a reconcile ensured or, if it could not, the one that is there.
 ///
 /// # Errors
 /// Those of [`own`].

@@ -267,7 +267,7 @@ async fn quantities_are_compared_by_value() {
     ] {
         edit(&world, resources(cpu, memory)).await;
     }
-    // The status of the last generation is written after everything else that a pass writes.
+    // The status of the last generation is written after everything else that a reconcile writes.
     let all = operators_writes_to_the_deployment(&world);
     assert!(all.len() == writes, "{:#?}", &all[writes..]);
     edit(&world, resources(json!("1001m"), "0.5Gi")).await;

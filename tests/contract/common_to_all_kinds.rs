@@ -192,7 +192,7 @@ async fn a_foreign_child_of_the_same_name_is_untouched_reported_and_taken_up_onc
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pass_that_finds_nothing_to_change_writes_nothing() {
+async fn a_reconcile_that_finds_nothing_to_change_writes_nothing() {
     let (world, operator) = World::with_operator_at("quiet", "baseline").await;
     for Sample { kind, name, object, .. } in one_of_each() {
         world.create(kind, object).await.unwrap();
@@ -203,7 +203,7 @@ async fn a_pass_that_finds_nothing_to_change_writes_nothing() {
     let restarted = jiff::Timestamp::now();
     // A new operator looks at every object once.
     let operator = world.start_operator().await;
-    // An annotation on each object triggers one more pass over it.
+    // An annotation on each object triggers one more reconcile over it.
     for Sample { kind, name, .. } in one_of_each() {
         let poke = json!({"metadata": {"annotations": {"poke": "1"}}});
         world.patch(kind, name, poke).await.unwrap();

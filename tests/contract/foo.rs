@@ -179,7 +179,7 @@ async fn a_foo_costs_one_write_of_its_deployment_and_one_per_status() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_status_of_zero_is_written_by_the_first_pass_and_once() {
+async fn a_status_of_zero_is_written_by_the_first_reconcile_and_once() {
     let world = world("foo-zero").await;
     world.forbid("none", "pods").await;
     let _program = start(&world).await;

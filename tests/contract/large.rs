@@ -120,7 +120,7 @@ async fn what_etcd_does_not_take_is_tried_with_growing_pauses(
     world.patch(APP, "edge", json!({"spec": {"envs": []}})).await.unwrap();
     world.until(APP, "edge", is_ready).await;
     operator.assert_alive();
-    // From the end of a pass to the beginning of the next. A busy machine can only make them
+    // From the end of a reconcile to the beginning of the next. A busy machine can only make them
     // longer.
     let pauses: Vec<Duration> = tries
         .windows(2)

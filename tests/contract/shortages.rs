@@ -89,7 +89,7 @@ async fn while_etcd_is_full_it_tries_now_and_then_and_when_there_is_space_it_wor
     world.create(MEMCACHED, memcached("late", 1)).await.unwrap();
     etcd::alarm(plane, "ACTIVATE").await;
     let mut operator = world.start_operator().await;
-    // Only writes of the finalizer, with which each pass begins; the status is tried after it.
+    // Only writes of the finalizer, with which each reconcile begins; the status is tried after it.
     let first = |write: &Entry| write.subresource.is_empty();
     let refused = || refused_writes(&world, "late").into_iter().filter(first).collect();
     let tries = logged(|| Some(refused()).filter(|tries: &Vec<_>| tries.len() >= TRIES)).await;

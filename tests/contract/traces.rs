@@ -119,7 +119,7 @@ async fn exporting(world: &World, endpoint: &str, more: &[(&str, &str)]) -> Oper
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_pass_is_a_span_and_the_requests_it_made_are_spans_in_it() {
+async fn each_reconcile_is_a_span_and_the_requests_it_made_are_spans_in_it() {
     let mut collector = Collector::start().await;
     let world = World::new("traces", "restricted").await;
     let soon = [("OTEL_BSP_SCHEDULE_DELAY", "100"), ("RUST_LOG", "error")];
@@ -153,7 +153,7 @@ async fn each_pass_is_a_span_and_the_requests_it_made_are_spans_in_it() {
     assert_eq!(attribute(&request.attributes, "http.response.status_code"), json!(201));
     assert!(pass.start_time_unix_nano <= request.start_time_unix_nano, "{request:#?}");
     assert!(request.end_time_unix_nano <= pass.end_time_unix_nano, "{request:#?}");
-    // Calls that no pass asked for have no span: lists, watches, Events.
+    // Calls that no reconcile asked for have no span: lists, watches, Events.
     let roots = all.iter().filter(|span| span.parent_span_id.is_empty());
     assert!(roots.clone().all(|span| span.name == "reconcile"), "{:#?}", roots.collect::<Vec<_>>());
     let resource = collector.received.borrow()[0].resource_spans[0].resource.clone().unwrap();
@@ -162,7 +162,7 @@ async fn each_pass_is_a_span_and_the_requests_it_made_are_spans_in_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failed_pass_says_its_class_and_no_span_says_what_people_wrote() {
+async fn a_failed_reconcile_says_its_class_and_no_span_says_what_people_wrote() {
     let mut collector = Collector::start().await;
     let world = World::new("traces-failed", "restricted").await;
     world.forbid("none", "count/deployments.apps").await;

@@ -174,7 +174,7 @@ struct Args {
     namespaces: Vec<String>,
 }
 
-// One thread is enough: a pass computes for microseconds and waits for milliseconds.
+// One thread is enough: a reconcile computes for microseconds and waits for milliseconds.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), ExitError> {
     tracing_subscriber::fmt().with_writer(std::io::stderr).init();

@@ -46,7 +46,7 @@ struct State {
 /// The writes to one object.
 #[derive(Default)]
 struct Target {
-    /// The first that was accepted, and what it would change. Later ones of the same pass follow from what it
+    /// The first that was accepted, and what it would change. Later ones of the same reconcile follow from what it
     /// would have stored.
     accepted: Option<Option<Change>>,
     refused: Option<String>,
@@ -240,7 +240,7 @@ impl Target {
             Ok(change) => {
                 self.accepted.get_or_insert(change);
             }
-            // The next pass sees what has changed.
+            // The next reconcile sees what has changed.
             Err(Rejection { cause: RejectionCause::Conflict, .. }) => {}
             Err(Rejection { message, .. }) => {
                 self.refused = Some(format!("{} {}: {message}", write.verb, write.path));

@@ -59,17 +59,17 @@ impl Traces {
     }
 
     /// Exports the `tracing` spans of the library and of the operator. Log lines are left out,
-    /// because they quote what people and servers wrote; so are requests outside a pass (watches,
+    /// because they quote what people and servers wrote; so are requests outside a reconcile (watches,
     /// Events, the Lease).
     pub(crate) fn layer<S>(&self) -> impl Layer<S> + Send + Sync + use<S>
     where
         S: Subscriber + for<'span> LookupSpan<'span> + Send + Sync,
     {
-        let in_a_pass = |metadata: &Metadata<'_>, context: &Context<'_, S>| {
+        let in_a_reconcile = |metadata: &Metadata<'_>, context: &Context<'_, S>| {
             is_ours(metadata)
                 && (metadata.name() != "request" || context.lookup_current().is_some())
         };
-        let filter = dynamic_filter_fn(in_a_pass).with_max_level_hint(LevelFilter::DEBUG);
+        let filter = dynamic_filter_fn(in_a_reconcile).with_max_level_hint(LevelFilter::DEBUG);
         let filter = filter.with_callsite_filter(|metadata| match is_ours(metadata) {
             true => Interest::sometimes(),
             false => Interest::never(),

@@ -3,12 +3,12 @@
 //!
 //! Guarantees
 //! - Each pass is a span, with the fields of its log lines, its result and the class of its error.
-//!   Each request that the pass made to the API server is a child span.
+//!   Each request that the reconcile made to the API server is a child span.
 //! - It is configured by OpenTelemetry's own environment variables. Without an endpoint there are
 //!   no spans.
 //! - Observing never waits. Spans go into a bounded queue (`OTEL_BSP_MAX_QUEUE_SIZE`, 2,048); when
 //!   it is full, further spans are lost.
-//! - A collector that is slow, wrong or away holds up no pass, and shutdown for at most two
+//! - A collector that is slow, wrong or away holds up no reconcile, and shutdown for at most two
 //!   seconds. The log says once that spans are not exported, and once that they are again.
 //! - No message, no body and no field of an object's spec is exported: only names, verbs, codes and
 //!   classes. Log lines are not part of spans.

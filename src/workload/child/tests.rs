@@ -56,7 +56,7 @@ fn nginx_service() -> (App, Desired<ServiceSpec>, Value) {
     (app, desired, there)
 }
 
-/// Returns whether a pass leaves the child alone if it is as `change` makes of what was applied.
+/// Returns whether a reconcile leaves the child alone if it is as `change` makes of what was applied.
 async fn is_left<V: Custom, S: ChildSpec>(
     object: V,
     desired: &Desired<S>,

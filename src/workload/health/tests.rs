@@ -65,7 +65,7 @@ fn numbers_that_change_with_the_cluster_change_no_message() {
     assert_ne!(told(pod(4987, "memory"), known()).unwrap().message, first.message);
 }
 
-/// Of a daemon whose old pods stay until somebody deletes them, two passes say the same.
+/// Of a daemon whose old pods stay until somebody deletes them, two reconciles say the same.
 #[test]
 fn what_was_said_of_old_pods_is_not_said_again() {
     let daemon = |updated: i32| -> Child<crate::workload::DaemonSetSpec> {

@@ -65,7 +65,7 @@ impl Run {
         Quota(name)
     }
 
-    /// Fails if a process is no longer the one that was started, or if a pass panicked.
+    /// Fails if a process is no longer the one that was started, or if a reconcile panicked.
     pub fn assert_unharmed(&self) {
         for process in self.processes.lock().iter_mut() {
             process.assert_alive();

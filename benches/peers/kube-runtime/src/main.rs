@@ -1,7 +1,7 @@
 //! Peer: the Foo controller on kube-runtime, tuned as its documentation recommends.
 //!
 //! - Lists in pages of 50, or as a stream with `--streaming-lists`.
-//! - What no pass needs is dropped before caching: managedFields, pod templates.
+//! - What no reconcile needs is dropped before caching: managedFields, pod templates.
 //! - Each watch backs off on its own; status changes of a Foo do not trigger it again.
 //! - As many concurrent reconciles as there are workers; debounce is off.
 //! - mimalloc allocates its memory, as in the operator's own programs.
@@ -132,7 +132,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Drops what a pass does not read; it reads a Deployment's replicas, availability and owner.
+/// Drops what a reconcile does not read; it reads a Deployment's replicas, availability and owner.
 fn prune(deployment: &mut Deployment) {
     deployment.managed_fields_mut().clear();
     if let Some(spec) = &mut deployment.spec {

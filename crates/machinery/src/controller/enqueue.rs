@@ -68,7 +68,7 @@ pub fn for_mapped<V: Object>(
 pub fn waiting_when_freed<V: Resource>(
     handle: Handle,
 ) -> impl Fn(&Delta<V>, bool) + Send + Sync + 'static {
-    debug_assert!(V::KIND != Kind::RUNTIME, "no pass waits for a name of no kind");
+    debug_assert!(V::KIND != Kind::RUNTIME, "no reconcile waits for a name of no kind");
     move |delta, _| {
         let freed = match delta {
             Delta::Added(..) => false,
@@ -82,15 +82,15 @@ pub fn waiting_when_freed<V: Resource>(
 }
 
 /// Records the controllers of deleted objects, if they are of this kind.
-pub(crate) fn note_bereaved<V: Object>(
-    bereaved: Arc<Mutex<HashSet<ObjectKey>>>,
+pub(crate) fn note_lost_children<V: Object>(
+    lost_children: Arc<Mutex<HashSet<ObjectKey>>>,
     kind: Kind,
 ) -> impl Fn(&Delta<V>, bool) + Send + Sync + 'static {
     move |delta, _| {
         if let Delta::Deleted(gone) = delta
             && let Some(owner) = owner(&kind, &**gone)
         {
-            bereaved.lock().insert(owner);
+            lost_children.lock().insert(owner);
         }
     }
 }

@@ -49,9 +49,9 @@ pub struct Program {
     tasks: Vec<Task>,
     outer_tasks: Vec<Task>,
     controllers: Vec<(&'static str, Option<Ready>, Work)>,
-    /// One per informer, like `settled`.
+    /// One per informer, like `synced_except_forbidden`.
     synced: Vec<Ready>,
-    settled: Vec<Ready>,
+    synced_except_forbidden: Vec<Ready>,
 }
 
 /// Reason why a [`Program`] ended before its shutdown.
@@ -115,7 +115,7 @@ impl Program {
     /// Also runs this informer.
     pub(crate) fn run_informer<V: Resource>(&mut self, informer: &Informer<V>) {
         self.synced.push(informer.synced().boxed());
-        self.settled.push(informer.settled().boxed());
+        self.synced_except_forbidden.push(informer.synced_except_forbidden().boxed());
         let name = format!("the informer of {}", informer.kind().resource());
         let informer = informer.clone();
         let task = |stop| async move { informer.run(stop).await.map_err(|e| e.to_string()) };
@@ -206,7 +206,7 @@ impl Program {
             () = shutdown.requested() => Ok(()),
             died = controllers.died() => Err(died),
             (died, ..) = select_all(others.iter_mut().map(|stage| stage.died().boxed())) => Err(died),
-            never = announce(join_all(self.settled)) => match never {},
+            never = announce(join_all(self.synced_except_forbidden)) => match never {},
         };
         controllers.end().await;
         for mut stage in others {
@@ -235,9 +235,9 @@ impl fmt::Debug for Program {
     }
 }
 
-/// Logs once that all informers have settled.
-async fn announce<T>(all_settled: impl Future<Output = T>) -> Infallible {
-    all_settled.await;
+/// Logs once that all informers are synced, except those that are forbidden to list.
+async fn announce<T>(synced: impl Future<Output = T>) -> Infallible {
+    synced.await;
     tracing::info!("Ready to work: all informers are synced");
     std::future::pending().await
 }

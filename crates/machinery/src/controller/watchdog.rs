@@ -99,7 +99,7 @@ impl Watchdog {
                         namespace = %key.namespace(),
                         name = %key.name(),
                         seconds = for_so_long.as_secs(),
-                        "a pass blocks its thread: it neither awaits nor ends",
+                        "a reconcile blocks its thread: it neither awaits nor ends",
                     );
                     observer.blocked(controller);
                 }

@@ -121,7 +121,7 @@ impl<R: Reconciler> Core<R> {
             }
             Ended::Panicked(said) => self.panicked(key, &*said),
             Ended::TimedOut => {
-                let why = format!("a pass did not end within {:?}", self.deadline);
+                let why = format!("a reconcile did not end within {:?}", self.deadline);
                 self.failed(key, began, &Problem::transient("ErrTimedOut", why), None);
                 Outcome::TimedOut
             }
@@ -129,7 +129,7 @@ impl<R: Reconciler> Core<R> {
     }
 
     fn panicked(&self, key: &ObjectKey, panic: &(dyn Any + Send)) -> Outcome {
-        let why = format!("a pass panicked, which is a bug: {}", message(panic));
+        let why = format!("a reconcile panicked, which is a bug: {}", message(panic));
         let problem = Problem::transient("ErrPanicked", why);
         self.failed(key, Instant::now(), &problem, Some(Level::ERROR));
         Outcome::Panicked
@@ -181,9 +181,9 @@ impl<R: Reconciler> Core<R> {
         }
         let (class, error) = (class.as_str(), Chain(problem));
         match loudness.unwrap_or_else(|| level(problem.class(), &row, failures)) {
-            Level::ERROR => tracing::error!(%error, class, failures, ?retry_in, "pass failed"),
-            Level::WARN => tracing::warn!(%error, class, failures, ?retry_in, "pass failed"),
-            _ => tracing::debug!(%error, class, failures, ?retry_in, "pass failed"),
+            Level::ERROR => tracing::error!(%error, class, failures, ?retry_in, "reconcile failed"),
+            Level::WARN => tracing::warn!(%error, class, failures, ?retry_in, "reconcile failed"),
+            _ => tracing::debug!(%error, class, failures, ?retry_in, "reconcile failed"),
         }
     }
 

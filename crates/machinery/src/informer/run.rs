@@ -198,10 +198,10 @@ impl<V: Resource> Informer<V> {
     }
 
     /// Returns whether the scope of a namespace has synced: its own scope, if there is one per namespace. The empty
-    /// name means cluster-scoped objects, which concern every namespace that can be listed: [`Informer::settled`].
+    /// name means cluster-scoped objects, which concern every namespace that can be listed: [`Informer::synced_except_forbidden`].
     pub fn has_synced_in(&self, namespace: &str) -> bool {
         if namespace.is_empty() {
-            return self.has_settled();
+            return self.is_synced_except_forbidden();
         }
         let mut scopes = self.0.health.iter();
         let is_for = |scope: &Option<InternedStr>| scope.as_ref().is_none_or(|it| *it == namespace);
@@ -213,12 +213,12 @@ impl<V: Resource> Informer<V> {
 
     /// Waits until every namespace has synced. As soon as one has, namespaces that the account cannot list are not
     /// waited for (for example one that was deleted with its RoleBinding).
-    pub fn settled(&self) -> impl Future<Output = ()> + Send + use<V> {
+    pub fn synced_except_forbidden(&self) -> impl Future<Output = ()> + Send + use<V> {
         let informer = self.clone();
         let mut changes: Vec<_> =
             self.0.health.iter().map(|(_, health)| health.changes()).collect();
         async move {
-            while !informer.has_settled() {
+            while !informer.is_synced_except_forbidden() {
                 // `informer` keeps the senders, so this cannot fail.
                 let changed = changes.iter_mut().map(|changes| Box::pin(changes.changed()));
                 drop(futures::future::select_all(changed).await);
@@ -226,12 +226,12 @@ impl<V: Resource> Informer<V> {
         }
     }
 
-    fn has_settled(&self) -> bool {
+    fn is_synced_except_forbidden(&self) -> bool {
         let states: Vec<Health> = self.0.health.iter().map(|(_, health)| health.get()).collect();
         let one_has = states.iter().any(|health| health.synced);
-        let is_settled =
+        let is_synced =
             |health: &Health| health.synced || one_has && health.state == State::Forbidden;
-        self.has_synced() || states.iter().all(is_settled)
+        self.has_synced() || states.iter().all(is_synced)
     }
 
     /// Lists the current state, and completes when it is stored and reported to the handlers. A new leader needs

@@ -277,7 +277,7 @@ impl Elector {
 }
 
 /// Watches the Lease indefinitely, so that a standby notices its release at once. Without permission to watch, or
-/// while the watch cannot be opened, the Lease is read each [`Config::retry`].
+/// while the watch cannot be opened, the Lease is read each [`Config::retry_period`].
 async fn follow(
     api: &impl Api,
     lease: &ObjectKey,

@@ -14,7 +14,7 @@
 //!   permission. The next acknowledged renewal restores it, unless another process has taken the lease.
 //! - On shutdown, [`Elector::run`] withdraws permission, waits until no unanswered write can be applied any more
 //!   ([`Config::in_flight`]), and then releases the lease. A standby that watches the lease takes it at once.
-//!   Without `watch` permission it polls, and takes it after [`Config::retry`] plus at most a fifth.
+//!   Without `watch` permission it polls, and takes it after [`Config::retry_period`] plus at most a fifth.
 //! - A watch is only faster: it can lag, or die silently. Neither delays a takeover from a dead leader, nor permits
 //!   one too early.
 //!

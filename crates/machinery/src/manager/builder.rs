@@ -8,9 +8,9 @@ use std::sync::atomic::AtomicBool;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use super::context::Declared;
 #[cfg(any(test, feature = "testing"))]
-use super::context::Pass;
+use super::context::ControllerState;
+use super::context::Declared;
 use super::function::{Finalizer, Function};
 use super::kinds::{ControllerDeps, Informers, Step};
 use super::wiring::{self, WiringError};
@@ -214,7 +214,7 @@ impl<V: Resource> ControllerBuilder<V> {
         }
         self.owned.push(self.manager.declarations.own::<V, C>());
         let note = |parts: &ControllerDeps| {
-            Ok(enqueue::note_bereaved::<C>(parts.bereaved.clone(), V::KIND))
+            Ok(enqueue::note_lost_children::<C>(parts.lost_children.clone(), V::KIND))
         };
         self.bookkeeping.push(handler_of::<C, _>(note));
         self.handler::<C, _>(|handle| enqueue::for_owner(handle, V::KIND))
@@ -363,7 +363,7 @@ impl<V: Resource> ControllerBuilder<V> {
         P: Future<Output = Result<Action, E>> + Send + 'static,
         E: Into<Problem> + 'static,
     {
-        let declared = self.declared_for_passes();
+        let declared = self.declared_for_reconciles();
         let finalizer = self.finalizer.take();
         let on_error = self.on_error.unwrap_or(|_, problem| problem);
         let first = std::mem::take(&mut self.bookkeeping);
@@ -372,7 +372,7 @@ impl<V: Resource> ControllerBuilder<V> {
         })
     }
 
-    fn declared_for_passes(&mut self) -> Declared {
+    fn declared_for_reconciles(&mut self) -> Declared {
         Declared {
             owned: std::mem::take(&mut self.owned),
             conditions: self.conditions,
@@ -441,11 +441,11 @@ impl<V: Resource> ControllerBuilder<V> {
             parts.handle = Some(controller.handle());
             let listens = handlers.into_iter().map(|handler| handler(&parts));
             let listens = listens.collect::<Result<Vec<Listen>, _>>()?;
-            let settled = informers.settled(&declared);
+            let synced = informers.synced_except_forbidden(&declared);
             // Not earlier: no worker would drain the queue on a standby, or while a kind is not served. A handler
             // added late receives all stored objects.
             let ready = async move {
-                settled.await;
+                synced.await;
                 barrier.passed().await;
                 first();
                 listens.into_iter().for_each(|listen| listen());
@@ -483,7 +483,7 @@ impl<V: Resource> ControllerBuilder<V> {
         recorder: crate::events::Recorder,
         object: V,
     ) -> Result<Context<V>, WiringError> {
-        let passes = self.declared_for_passes();
+        let reads = self.declared_for_reconciles();
         let ControllerBuilder { manager, name, declared, .. } = self;
         let shared = Shared {
             client,
@@ -495,9 +495,9 @@ impl<V: Resource> ControllerBuilder<V> {
         };
         let informers = Arc::new(manager.declarations.build(&shared));
         let parts = shared.parts(name, informers, declared.into());
-        let pass = Pass::new(&parts, passes)?;
-        let object = pass.objects.apply_read(object);
-        Ok(Context::new(Arc::new(pass), object))
+        let controller = ControllerState::new(&parts, reads)?;
+        let object = controller.objects.apply_read(object);
+        Ok(Context::new(Arc::new(controller), object))
     }
 
     /// Adds the controller and runs the manager: [`Manager::run`].

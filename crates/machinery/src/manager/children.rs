@@ -19,8 +19,8 @@ use tokio::time::Instant;
 
 use super::Context;
 use super::compared::{Canonical, deviations, hash, hex, project, remove_nulls};
-use super::fights::WINDOW;
 use super::managed_fields::{Conflicts, Foreign, conflict_if_another};
+use super::throttle::WINDOW;
 use super::wiring::{WiringError, view};
 use crate::client::{self, Deletion, Preconditions};
 use crate::controller::{Name, Problem};
@@ -224,9 +224,9 @@ impl<V: Resource> Context<V> {
         C: Resource + Serialize,
     {
         let desired = self.complete::<C>(desired)?;
-        let is_settled = is_settled(&options.different(&desired, child)?, child);
+        let is_accepted = is_accepted(&options.different(&desired, child)?, child);
         let is_own = child.meta().is_controlled_by(self.object.uid());
-        Ok(is_own && is_settled && is_applied(&desired, child))
+        Ok(is_own && is_accepted && is_applied(&desired, child))
     }
 
     async fn create<C>(
@@ -238,18 +238,18 @@ impl<V: Resource> Context<V> {
     where
         C: Resource + Serialize,
     {
-        let (fights, now) = (&self.pass.fights, Instant::now());
+        let (throttle, now) = (&self.controller.throttle, Instant::now());
         let creation = (self.object.uid(), key_hash::<C>(&desired.key));
-        if let Some(wait) = fights.wait(creation, desired.hash, now) {
+        if let Some(wait) = throttle.wait(creation, desired.hash, now) {
             return Err(Problem::contested::<C>(&desired.key, None, wait));
         }
         // The first creation undoes nothing, and is not counted.
-        let is_again = self.is_bereaved() || fights.knows(creation);
+        let is_again = self.lost_children() || throttle.knows(creation);
         self.confirm_owner().await?;
         match self.client().apply_new::<C>(&desired.key, &desired.body).await {
             Ok(created) => {
                 if is_again {
-                    fights.wrote(creation, desired.hash, now);
+                    throttle.wrote(creation, desired.hash, now);
                 }
                 let note = format!("Created {} {}", C::KIND.kind, desired.key.name());
                 self.publish_write::<C>("Created", &note);
@@ -291,15 +291,15 @@ impl<V: Resource> Context<V> {
         let is_adopted = self.may_write(&options, &*child)?;
         let different = options.different(desired, &*child)?;
         let is_applied = is_applied(desired, &*child);
-        if is_applied && !is_adopted && !is_unseen && is_settled(&different, &*child) {
+        if is_applied && !is_adopted && !is_unseen && is_accepted(&different, &*child) {
             return Ok(child);
         }
         if let Some(field) = options.immutable_of(&different, &*child) {
             let name = Name { kind: C::KIND, key: key.clone() };
             return Err(Problem::Immutable { name, field });
         }
-        let (fights, now) = (&self.pass.fights, Instant::now());
-        if let Some(wait) = fights.wait((child.uid(), 0), desired.hash, now) {
+        let (throttle, now) = (&self.controller.throttle, Instant::now());
+        if let Some(wait) = throttle.wait((child.uid(), 0), desired.hash, now) {
             // Another program with other settings changes the record, too.
             let is_record = !is_applied && record(&*child, C::Keep::APPLIED).is_some();
             let field =
@@ -311,7 +311,7 @@ impl<V: Resource> Context<V> {
             self.ask_for_owner().await?;
         }
         let applied = self.apply_over(desired, options, &*child, is_applied).await?;
-        fights.wrote((child.uid(), 0), desired.hash, now);
+        throttle.wrote((child.uid(), 0), desired.hash, now);
         let is_changed = is_unseen || applied.meta().generation != meta.generation;
         if is_adopted {
             self.publish_write::<C>("Adopted", &format!("Adopted {} {}", C::KIND.kind, key.name()));
@@ -373,25 +373,25 @@ impl<V: Resource> Context<V> {
     /// Asks the API server whether the owner still exists, if an owned object was deleted since the last check. The
     /// garbage collector deletes the objects of a deleted owner, and the watch of the owners can be behind.
     async fn confirm_owner(&self) -> Result<(), Problem> {
-        if self.is_bereaved() { self.ask_for_owner().await } else { Ok(()) }
+        if self.lost_children() { self.ask_for_owner().await } else { Ok(()) }
     }
 
     /// Asks the API server whether the owner still exists and is not being deleted.
     async fn ask_for_owner(&self) -> Result<(), Problem> {
-        let (bereaved, key) = (&self.pass.parts.bereaved, self.key());
+        let (lost_children, key) = (&self.controller.parts.lost_children, self.key());
         let found = self.client().find::<V>(key).await;
         let live = found.map_err(|error| failed::<V>("list", key, error))?;
-        let live = live.map(|live| self.pass.objects.apply_read(live));
+        let live = live.map(|live| self.controller.objects.apply_read(live));
         if live.is_none_or(|live| live.uid() != self.object.uid() || live.meta().deleting) {
             return Err(Problem::Terminating(Name { kind: V::KIND, key: key.clone() }));
         }
-        bereaved.lock().remove(key);
+        lost_children.lock().remove(key);
         Ok(())
     }
 
     /// Returns whether an owned object was deleted since the owner was last confirmed.
-    fn is_bereaved(&self) -> bool {
-        self.pass.parts.bereaved.lock().contains(self.key())
+    fn lost_children(&self) -> bool {
+        self.controller.parts.lost_children.lock().contains(self.key())
     }
 
     /// Returns whether the owner reference names an object with the kind and name of this one.
@@ -412,7 +412,10 @@ impl<V: Resource> Context<V> {
         let children = self.children::<C>()?;
         for child in children.controlled_by(&*self.object)? {
             let Meta { key, uid, version, deleting, .. } = child.meta();
-            if *deleting || is_of_another(&*child, self.pass.parts.controller()) || keep(&child) {
+            if *deleting
+                || is_of_another(&*child, self.controller.parts.controller())
+                || keep(&child)
+            {
                 continue;
             }
             let only = Preconditions { uid: *uid, version: *version };
@@ -422,7 +425,7 @@ impl<V: Resource> Context<V> {
                 Err(error) if error.is_not_found() => continue,
                 Err(error) => return Err(failed::<C>("delete", key, error)),
             }
-            self.pass.fights.forget((self.object.uid(), key_hash::<C>(key)));
+            self.controller.throttle.forget((self.object.uid(), key_hash::<C>(key)));
             self.publish_write::<C>("Deleted", &format!("Deleted {} {}", C::KIND.kind, key.name()));
         }
         Ok(())
@@ -430,8 +433,8 @@ impl<V: Resource> Context<V> {
 
     /// Returns the store of an owned view.
     pub(super) fn children<C: Resource>(&self) -> Result<Store<C>, Problem> {
-        let (controller, view) = (self.pass.parts.controller(), view::<C>());
-        if !self.pass.owned.contains(&TypeId::of::<C>()) {
+        let (controller, view) = (self.controller.parts.controller(), view::<C>());
+        if !self.controller.owned.contains(&TypeId::of::<C>()) {
             return Err(WiringError::NotOwned { controller, view }.into());
         }
         self.store::<C>()
@@ -467,7 +470,7 @@ impl<V: Resource> Context<V> {
             metadata["namespace"] = json!(key.namespace());
         }
         metadata["ownerReferences"] = json!([self.object.as_owner()]);
-        let record = format!("{}/{}", self.pass.parts.controller(), hex(hash));
+        let record = format!("{}/{}", self.controller.parts.controller(), hex(hash));
         desired["metadata"]["annotations"][applied] = json!(record);
         let mut wanted = wanted::<C>(&desired)?;
         // The record is compared separately.
@@ -551,9 +554,9 @@ impl<V: Resource> Context<V> {
         let recorded = recorded.map_err(conflict_if_another);
         let recorded = recorded.map_err(|error| failed::<C>("update", &desired.key, error))?;
         let different = options.different(desired, &recorded)?;
-        let unsettled = (!is_settled(&different, &recorded)).then(|| blamed(&different, &recorded));
+        let rejected = (!is_accepted(&different, &recorded)).then(|| blamed(&different, &recorded));
         let child = take_in(recorded);
-        match unsettled {
+        match rejected {
             None => Ok(child),
             // Admission makes a different change each time.
             Some(field) => Err(Problem::contested::<C>(&desired.key, field, WINDOW)),
@@ -594,7 +597,7 @@ fn is_of_another<C: Resource>(child: &C, controller: &str) -> bool {
 }
 
 /// Returns whether an object is as wanted, apart from recorded changes of admission.
-fn is_settled<C: Resource>(different: &Different, child: &C) -> bool {
+fn is_accepted<C: Resource>(different: &Different, child: &C) -> bool {
     different.is_empty() || record(child, C::Keep::ADMITTED) == admitted(different).as_deref()
 }
 

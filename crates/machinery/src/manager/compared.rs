@@ -177,7 +177,7 @@ pub(super) fn deviations(wanted: &Value, observed: &Value) -> Vec<(String, Value
 
 /// Returns whether server-side apply sets a map as a whole (`x-kubernetes-map-type: atomic`), such as a selector: an
 /// additional entry selects other objects, so it is a difference.
-pub(super) fn is_whole(at: &Place<'_>) -> bool {
+pub(super) fn is_atomic_map(at: &Place<'_>) -> bool {
     at.name == "matchLabels" || at.name == "selector" || at.name.ends_with("Selector")
 }
 
@@ -201,7 +201,7 @@ fn compare(found: &mut Vec<(String, Value)>, at: &Place<'_>, wanted: &Value, obs
                     observed.get(field).unwrap_or(&Value::Null),
                 );
             }
-            if is_whole(at)
+            if is_atomic_map(at)
                 && let Value::Object(observed) = observed
             {
                 let others = observed.iter().filter(|(key, _)| !wanted.contains_key(*key));

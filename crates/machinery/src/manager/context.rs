@@ -9,8 +9,8 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::fights::{Fights, LastStatuses, Pace};
 use super::kinds::ControllerDeps;
+use super::throttle::{LastStatuses, Pace, WriteThrottle};
 use super::wiring::WiringError;
 use crate::client::Client;
 use crate::controller::Problem;
@@ -20,7 +20,7 @@ use crate::store::Store;
 
 /// The context of one reconcile: the object, the stores of the declared views, and the client. Cheap to clone.
 pub struct Context<V> {
-    pub(super) pass: Arc<Pass<V>>,
+    pub(super) controller: Arc<ControllerState<V>>,
     pub(super) object: Arc<V>,
     /// The object after the last write of this reconcile.
     written: Arc<Mutex<Arc<V>>>,
@@ -29,11 +29,11 @@ pub struct Context<V> {
 }
 
 /// The state that all reconciles of a controller share.
-pub(super) struct Pass<V> {
+pub(super) struct ControllerState<V> {
     pub(super) parts: ControllerDeps,
     pub(super) objects: Store<V>,
     pub(super) owned: Vec<TypeId>,
-    pub(super) fights: Fights,
+    pub(super) throttle: WriteThrottle,
     pub(super) statuses: LastStatuses,
     pub(super) pace: Pace,
     /// The types of the conditions that this controller sets.
@@ -70,17 +70,20 @@ pub(super) struct Declared {
 /// Time before a lasting problem is reported again. The API server keeps Events for an hour.
 const AGAIN: Duration = Duration::from_secs(30 * 60);
 
-// === impl Pass ===
+// === impl ControllerState ===
 
-impl<V: Resource> Pass<V> {
-    pub(super) fn new(parts: &ControllerDeps, declared: Declared) -> Result<Pass<V>, WiringError> {
+impl<V: Resource> ControllerState<V> {
+    pub(super) fn new(
+        parts: &ControllerDeps,
+        declared: Declared,
+    ) -> Result<ControllerState<V>, WiringError> {
         let objects = parts.store()?;
         let Declared { owned, conditions, tells_writes, finalizer } = declared;
-        Ok(Pass {
+        Ok(ControllerState {
             parts: parts.clone(),
             objects,
             owned,
-            fights: Fights::default(),
+            throttle: WriteThrottle::default(),
             statuses: LastStatuses::default(),
             pace: Pace::default(),
             conditions,
@@ -153,7 +156,7 @@ impl<V: Resource> Pass<V> {
     /// Removes all state of a deleted object.
     pub(super) fn forget(&self, key: &ObjectKey) {
         self.accepted.lock().remove(key);
-        self.parts.bereaved.lock().remove(key);
+        self.parts.lost_children.lock().remove(key);
         self.reported.lock().remove(key);
     }
 }
@@ -161,10 +164,10 @@ impl<V: Resource> Pass<V> {
 // === impl Context ===
 
 impl<V> Context<V> {
-    pub(super) fn new(pass: Arc<Pass<V>>, object: Arc<V>) -> Context<V> {
+    pub(super) fn new(controller: Arc<ControllerState<V>>, object: Arc<V>) -> Context<V> {
         let written = Arc::new(Mutex::new(object.clone()));
-        let client = pass.parts.client().noting_writes();
-        Context { pass, object, written, client }
+        let client = controller.parts.client().noting_writes();
+        Context { controller, object, written, client }
     }
 }
 
@@ -172,7 +175,12 @@ impl<V: Resource> Context<V> {
     /// Returns the context of the same reconcile with a newer object.
     pub(super) fn over(&self, object: Arc<V>) -> Context<V> {
         let written = Arc::new(Mutex::new(object.clone()));
-        Context { pass: self.pass.clone(), object, written, client: self.client.clone() }
+        Context {
+            controller: self.controller.clone(),
+            object,
+            written,
+            client: self.client.clone(),
+        }
     }
 
     /// Returns whether this reconcile has written something.
@@ -189,7 +197,7 @@ impl<V: Resource> Context<V> {
     /// on it. Returns the object as stored.
     pub fn wrote(&self, answer: V) -> Arc<V> {
         let version = answer.meta().version;
-        let object = self.pass.objects.apply_response(answer);
+        let object = self.controller.objects.apply_response(answer);
         // If the store has a newer version, this reconcile has not seen it, and its next write conflicts.
         if object.meta().version.is_same_as(version) {
             *self.written.lock() = object.clone();
@@ -201,10 +209,10 @@ impl<V: Resource> Context<V> {
     /// tests with a context of [`ControllerBuilder::context`](super::ControllerBuilder::context).
     #[cfg(any(test, feature = "testing"))]
     #[must_use]
-    pub fn next_pass(&self) -> Option<Context<V>> {
-        self.pass.begins(self.key());
-        let object = self.pass.objects.get(self.key())?;
-        Some(Context::new(self.pass.clone(), object))
+    pub fn next_reconcile(&self) -> Option<Context<V>> {
+        self.controller.begins(self.key());
+        let object = self.controller.objects.get(self.key())?;
+        Some(Context::new(self.controller.clone(), object))
     }
 
     /// The key that is reconciled.
@@ -236,13 +244,13 @@ impl<V: Resource> Context<V> {
     /// # Errors
     /// If the controller does not declare `R`.
     pub fn store<R: Resource>(&self) -> Result<Store<R>, Problem> {
-        Ok(self.pass.parts.store()?)
+        Ok(self.controller.parts.store()?)
     }
 
     /// Publishes an Event about a write of an owned object, such as `DeploymentCreated`, if the controller publishes
     /// them.
     pub(super) fn publish_write<C: Resource>(&self, what: &'static str, note: &str) {
-        if self.pass.tells_writes {
+        if self.controller.tells_writes {
             let action = match what {
                 "Created" => "Create",
                 "Deleted" => "Delete",
@@ -255,7 +263,7 @@ impl<V: Resource> Context<V> {
     /// Publishes a Warning about a problem of the object: once while reconciles find a problem with this reason, and
     /// again after half an hour. A problem that `reconcile` returns as an error is published in the same way.
     pub fn warn(&self, reason: &'static str, note: &str) {
-        if self.pass.is_news(&self.object, reason, Instant::now()) {
+        if self.controller.is_news(&self.object, reason, Instant::now()) {
             self.event(Type::Warning, reason, note);
         }
     }
@@ -263,7 +271,7 @@ impl<V: Resource> Context<V> {
     /// Marks a problem as already reported, for example by the status before this process started: [`Context::warn`]
     /// does not publish it.
     pub fn note(&self, reason: &'static str) {
-        self.pass.is_news(&self.object, reason, Instant::now());
+        self.controller.is_news(&self.object, reason, Instant::now());
     }
 
     /// Publishes an Event about the object. `reason` is one CamelCase word, `note` a sentence.
@@ -273,7 +281,7 @@ impl<V: Resource> Context<V> {
 
     fn publish(&self, kind: Type, reason: &'static str, action: &'static str, note: &str) {
         let regarding = Regarding::object(&*self.object);
-        self.pass.parts.recorder().publish(&regarding, kind, reason, action, note);
+        self.controller.parts.recorder().publish(&regarding, kind, reason, action, note);
     }
 }
 
@@ -285,8 +293,8 @@ fn reason(kind: &'static str, what: &'static str) -> &'static str {
 
 impl<V> Clone for Context<V> {
     fn clone(&self) -> Self {
-        let (pass, object) = (self.pass.clone(), self.object.clone());
-        Context { pass, object, written: self.written.clone(), client: self.client.clone() }
+        let (controller, object) = (self.controller.clone(), self.object.clone());
+        Context { controller, object, written: self.written.clone(), client: self.client.clone() }
     }
 }
 

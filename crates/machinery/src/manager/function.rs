@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::Context;
 use super::builder::OnProblem;
 use super::children::failed;
-use super::context::{Declared, Pass};
+use super::context::{ControllerState, Declared};
 use super::kinds::ControllerDeps;
 use super::wiring::WiringError;
 use crate::client;
@@ -21,7 +21,7 @@ use crate::object::{InternedStr, ObjectKey, Resource};
 
 /// Calls `reconcile` for each object that exists and is not being deleted.
 pub(super) struct Function<V, F> {
-    pass: Arc<Pass<V>>,
+    controller: Arc<ControllerState<V>>,
     reconcile: F,
     finalizer: Option<Finalizer<V>>,
     on_error: OnProblem<V>,
@@ -47,17 +47,21 @@ impl<V: Resource, F> Function<V, F> {
         (finalizer, on_error): (Option<Finalizer<V>>, OnProblem<V>),
         declared: Declared,
     ) -> Result<Function<V, F>, WiringError> {
-        let pass = Arc::new(Pass::new(parts, declared)?);
-        Ok(Function { pass, reconcile, finalizer, on_error })
+        let controller = Arc::new(ControllerState::new(parts, declared)?);
+        Ok(Function { controller, reconcile, finalizer, on_error })
     }
 
     /// Reports that every reconcile of an object has written something for a long time.
-    fn tell_of_writes(&self, key: &ObjectKey) {
-        if let Some(object) = self.pass.objects.get(key) {
+    fn warn_of_writes(&self, key: &ObjectKey) {
+        if let Some(object) = self.controller.objects.get(key) {
             let note = "Its reconciles have written something each time for ten minutes: they want something else each \
                         time, or another program changes it. It is reconciled once a second";
             tracing::warn!("{note}");
-            Context::new(self.pass.clone(), object).event(Type::Warning, "WritesRepeatedly", note);
+            Context::new(self.controller.clone(), object).event(
+                Type::Warning,
+                "WritesRepeatedly",
+                note,
+            );
         }
     }
 }
@@ -69,7 +73,7 @@ where
     P: Future<Output = Result<Action, E>> + Send + 'static,
     E: Into<Problem> + 'static,
 {
-    async fn pass(&self, mut object: Arc<V>, cx: &Context<V>) -> Result<Action, Problem> {
+    async fn dispatch(&self, mut object: Arc<V>, cx: &Context<V>) -> Result<Action, Problem> {
         match &self.finalizer {
             None if object.meta().deleting => return Ok(Action::Done),
             Some(finalizer) if object.meta().deleting => {
@@ -100,15 +104,15 @@ where
     E: Into<Problem> + 'static,
 {
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Problem> {
-        let Some(object) = self.pass.objects.get(key) else {
-            self.pass.forget(key);
+        let Some(object) = self.controller.objects.get(key) else {
+            self.controller.forget(key);
             return Ok(Action::Done);
         };
-        self.pass.begins(key);
-        let cx = Context::new(self.pass.clone(), object.clone());
-        let mut outcome = self.pass(object.clone(), &cx).await;
+        self.controller.begins(key);
+        let cx = Context::new(self.controller.clone(), object.clone());
+        let mut outcome = self.dispatch(object.clone(), &cx).await;
         if cx.has_written() {
-            self.pass.pace.wrote(key, Instant::now());
+            self.controller.pace.wrote(key, Instant::now());
         }
         if let Err(problem) = &outcome
             && problem.api_error().is_some_and(client::Error::is_namespace_terminating)
@@ -117,21 +121,21 @@ where
         }
         let outcome = outcome.map_err(|problem| (self.on_error)(&cx, problem));
         match &outcome {
-            Ok(_) => self.pass.succeeded(key),
+            Ok(_) => self.controller.succeeded(key),
             Err(problem) => {
                 if let Some(reason) = problem.reason() {
                     cx.warn(reason, &problem.to_string());
                 }
-                self.pass.failed(key);
+                self.controller.failed(key);
             }
         }
         outcome
     }
 
     fn held_for(&self, key: &ObjectKey) -> Option<Duration> {
-        let (wait, is_news) = self.pass.pace.wait(key, Instant::now())?;
+        let (wait, is_news) = self.controller.pace.wait(key, Instant::now())?;
         if is_news {
-            self.tell_of_writes(key);
+            self.warn_of_writes(key);
         }
         Some(wait)
     }
@@ -196,11 +200,11 @@ impl<V: Resource> Context<V> {
     /// `ErrWiring` if the controller does not declare this finalizer, because nothing would remove it; a conflict if
     /// the object has changed since this reconcile read it; all errors of a write.
     pub async fn add_finalizer(&self, name: &str) -> Result<(), Problem> {
-        if self.pass.finalizer != Some(name) {
+        if self.controller.finalizer != Some(name) {
             let what = format!(
                 "the controller {} declares no finalizer {name:?}, so that it would never be removed: add \
                  `.cleanup({name:?}, …)`",
-                self.pass.parts.controller()
+                self.controller.parts.controller()
             );
             return Err(Problem::terminal("ErrWiring", what));
         }

@@ -50,7 +50,7 @@ trait Declared: Send {
 /// A [`Built`], without the type of its view.
 trait AnyInformer: Send + Sync {
     fn run_by(&self, program: &mut Program);
-    fn settled(&self) -> Synced;
+    fn synced_except_forbidden(&self) -> Synced;
     fn has_synced_in(&self, namespace: &str) -> bool;
     fn refused(&self) -> Option<&BuildError>;
     /// The view's type, if a controller declares a selector of objects or fields for the informer.
@@ -60,7 +60,7 @@ trait AnyInformer: Send + Sync {
     fn as_any(&self) -> &dyn Any;
 }
 
-/// Completes when an informer has settled, or has listed.
+/// Completes when an informer is synced or forbidden to list.
 pub(super) type Synced = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The parts of a controller: its client, its recorder of Events, its queue, and the stores of its views.
@@ -73,7 +73,7 @@ pub struct ControllerDeps {
     pub(super) informers: Arc<Informers>,
     pub(super) declared: Arc<[TypeId]>,
     /// Owners that lost an owned object and whose existence has not been confirmed with the API server since.
-    pub(super) bereaved: Arc<Mutex<HashSet<ObjectKey>>>,
+    pub(super) lost_children: Arc<Mutex<HashSet<ObjectKey>>>,
 }
 
 // === impl Declarations ===
@@ -192,10 +192,15 @@ impl Informers {
         self.find(TypeId::of::<V>())?.as_any().downcast_ref()
     }
 
-    /// Completes when the informers of all `views` have settled ([`Informer::settled`]).
-    pub(super) fn settled(&self, views: &[TypeId]) -> impl Future<Output = ()> + Send + use<> {
-        let settled: Vec<_> = views.iter().filter_map(|id| self.find(*id)).collect();
-        let all = futures::future::join_all(settled.into_iter().map(AnyInformer::settled));
+    /// Completes when the informers of all `views` are synced or forbidden to list ([`Informer::synced_except_forbidden`]).
+    pub(super) fn synced_except_forbidden(
+        &self,
+        views: &[TypeId],
+    ) -> impl Future<Output = ()> + Send + use<> {
+        let informers: Vec<_> = views.iter().filter_map(|id| self.find(*id)).collect();
+        let all = futures::future::join_all(
+            informers.into_iter().map(AnyInformer::synced_except_forbidden),
+        );
         async move { drop(all.await) }
     }
 
@@ -243,8 +248,8 @@ impl<V: Resource> AnyInformer for Built<V> {
         program.run_informer(&self.informer);
     }
 
-    fn settled(&self) -> Synced {
-        Box::pin(self.informer.settled())
+    fn synced_except_forbidden(&self) -> Synced {
+        Box::pin(self.informer.synced_except_forbidden())
     }
 
     fn has_synced_in(&self, namespace: &str) -> bool {

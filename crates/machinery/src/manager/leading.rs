@@ -54,7 +54,7 @@ pub(super) struct Lead {
     pub(super) leadership: Option<Leadership>,
 }
 
-/// Barrier that a new leader passes when its stores show what the last leader wrote. A watch can lag, or be dead
+/// Barrier that a new leader reconciler when its stores show what the last leader wrote. A watch can lag, or be dead
 /// without a sign of it. Then a reconcile would use an older spec than the last leader and revert its work.
 #[derive(Clone)]
 pub(super) struct Barrier {
@@ -312,7 +312,7 @@ impl<R: Reconciler> Reconciler for WhileLeading<R> {
         };
         // Removed before the reconcile, which does not cover a later deletion.
         let taken = self.skipped.gone.lock().take(key);
-        let mut taken = Taken { key: taken, skipped: &self.skipped };
+        let mut taken = StartedReconcile { key: taken, skipped: &self.skipped };
         let Some(action) = self.within_term(term, self.reconciler.reconcile(key)).await else {
             self.skipped.any.notify_one();
             return Ok(Action::Done);
@@ -335,10 +335,10 @@ impl<R: Reconciler> Reconciler for WhileLeading<R> {
 impl<R> WhileLeading<R> {
     /// Returns the outcome of a reconcile; `None` if another term begins before it ends. Its decisions are outdated
     /// then, because another process has led meanwhile.
-    async fn within_term<T>(&self, term: u64, pass: impl Future<Output = T>) -> Option<T> {
-        let mut pass = pin!(pass);
+    async fn within_term<T>(&self, term: u64, reconcile: impl Future<Output = T>) -> Option<T> {
+        let mut reconcile = pin!(reconcile);
         poll_fn(|context| match self.barrier.term() == term {
-            true => pass.as_mut().poll(context).map(Some),
+            true => reconcile.as_mut().poll(context).map(Some),
             false => Poll::Ready(None),
         })
         .await
@@ -346,12 +346,12 @@ impl<R> WhileLeading<R> {
 }
 
 /// The key of a deleted object. Drop puts it back unless the reconcile succeeded.
-struct Taken<'a> {
+struct StartedReconcile<'a> {
     key: Option<ObjectKey>,
     skipped: &'a Skipped,
 }
 
-impl Drop for Taken<'_> {
+impl Drop for StartedReconcile<'_> {
     fn drop(&mut self) {
         self.skipped.gone.lock().extend(self.key.take());
     }
@@ -470,10 +470,10 @@ mod tests {
         let mut caught_up = std::mem::take(&mut *reconciled.0.lock());
         caught_up.sort();
         assert_eq!(caught_up, keys, "the key of the object that has gone, too");
-        assert!(deleted.gone.lock().is_empty(), "it has had its pass");
+        assert!(deleted.gone.lock().is_empty(), "it has had its reconcile");
     }
 
-    /// Its first pass fails; during the second, the object is deleted once more.
+    /// Its first reconcile fails; during the second, the object is deleted once more.
     struct Deletes(Arc<Skipped>, Mutex<u32>);
 
     impl Reconciler for Deletes {
@@ -491,7 +491,7 @@ mod tests {
         }
     }
 
-    /// A pass that waits for something, and then writes.
+    /// A reconcile that waits for something, and then writes.
     struct Waits(Arc<Notify>, Arc<Mutex<u32>>);
 
     impl Reconciler for Waits {
@@ -503,7 +503,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_pass_does_not_go_on_in_another_term_than_its_own() {
+    async fn a_reconcile_does_not_go_on_in_another_term_than_its_own() {
         for other in [false, true] {
             let (leadership, skipped) = (Leadership::of_tests(), Arc::new(Skipped::default()));
             let lead = Lead { leadership: Some(leadership.clone()) };
@@ -513,16 +513,16 @@ mod tests {
             sleep(MOMENT).await;
             let (answer, writes) = (Arc::new(Notify::new()), Arc::default());
             let reconciler = Waits(answer.clone(), Arc::clone(&writes));
-            let passes = WhileLeading { reconciler, barrier, skipped: skipped.clone() };
+            let reconciler = WhileLeading { reconciler, barrier, skipped: skipped.clone() };
             let key = ObjectKey::new("ns", "a");
-            let pass = tokio::spawn(async move { passes.reconcile(&key).await });
+            let reconcile = tokio::spawn(async move { reconciler.reconcile(&key).await });
             sleep(MOMENT).await;
             if other {
                 leadership.permit(false);
                 leadership.permit(true);
             }
             answer.notify_one();
-            pass.await.unwrap().unwrap();
+            reconcile.await.unwrap().unwrap();
             assert_eq!(*writes.lock(), u32::from(!other));
             let is_made_up_for = timeout(MOMENT, skipped.any.notified()).await.is_ok();
             assert_eq!(is_made_up_for, other);
@@ -530,14 +530,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_pass_covers_no_deletion_that_comes_meanwhile() {
+    async fn a_reconcile_covers_no_deletion_that_comes_meanwhile() {
         let (skipped, key) = (Arc::new(Skipped::default()), ObjectKey::new("ns", "a"));
         let barrier = Lead::default().barrier("test", |_| Box::pin(std::future::ready(())));
         let reconciler = Deletes(skipped.clone(), Mutex::default());
-        let passes = WhileLeading { reconciler, barrier, skipped: skipped.clone() };
+        let reconciler = WhileLeading { reconciler, barrier, skipped: skipped.clone() };
         skipped.gone.lock().insert(key.clone());
         for left in [true, true, false] {
-            let _ = passes.reconcile(&key).await;
+            let _ = reconciler.reconcile(&key).await;
             assert_eq!(skipped.gone.lock().contains(&key), left);
         }
     }

@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 
 use super::Context;
 use super::children::{Desired, EnsureOptions, failed, is_orphan, json_of, record};
-use super::compared::{Place, is_whole, keys};
+use super::compared::{Place, is_atomic_map, keys};
 use crate::client;
 use crate::controller::Problem;
 use crate::object::{Keep, Kind, Meta, Nothing, Object, ObjectKey, Resource, ResourceVersion, Uid};
@@ -76,7 +76,7 @@ impl<V: Resource> Context<V> {
                 Ok(Some(_)) => {
                     let mut pending = only.clone();
                     pending["metadata"]["annotations"][C::Keep::APPLIED] =
-                        json!(format!("{}/{PENDING}", self.pass.parts.controller()));
+                        json!(format!("{}/{PENDING}", self.controller.parts.controller()));
                     answer = client.apply(key, &pending).await.map_err(conflict_if_another);
                     if answer.is_ok() {
                         self.leave_to_the_apply::<C>(key, child.uid()).await?;
@@ -421,7 +421,7 @@ fn take(fields: &mut Value, taken: &Value) -> bool {
 /// Returns the fields of a value in the form of `managedFields`.
 fn fields_of(at: &Place<'_>, value: &Value) -> Value {
     match value {
-        Value::Object(map) if !is_whole(at) => {
+        Value::Object(map) if !is_atomic_map(at) => {
             let below = map
                 .iter()
                 .map(|(name, value)| (format!("f:{name}"), fields_of(&at.inner(name), value)));

@@ -39,7 +39,7 @@ mod builder;
 mod function;
 mod context;
 mod compared;
-mod fights;
+mod throttle;
 mod managed_fields;
 mod children;
 mod status;
@@ -329,8 +329,16 @@ impl Shared {
         declared: Arc<[TypeId]>,
     ) -> ControllerDeps {
         let (client, recorder) = (self.client.clone(), self.recorder.for_controller(controller));
-        let bereaved = Arc::default();
-        ControllerDeps { controller, client, recorder, handle: None, informers, declared, bereaved }
+        let lost_children = Arc::default();
+        ControllerDeps {
+            controller,
+            client,
+            recorder,
+            handle: None,
+            informers,
+            declared,
+            lost_children,
+        }
     }
 }
 

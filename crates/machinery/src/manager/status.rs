@@ -38,28 +38,28 @@ impl<V: Resource> Context<V> {
     {
         let mut status = json_of(&status)?;
         remove_nulls(&mut status);
-        let (pass, object, now) = (&self.pass, self.latest(), Instant::now());
+        let (controller, object, now) = (&self.controller, self.latest(), Instant::now());
         let observed = status_of(&*object)?;
-        if is_whole_object(&status, &observed) {
+        if contains_status(&status, &observed) {
             let what = "patch_status takes what is in `status`, not an object with that field: leave out `status`";
             return Err(Problem::terminal("ErrWiring", what));
         }
-        if is_same(&status, &observed, pass.conditions)
-            || pass.accepts(self.key(), form(&status, &observed))
+        if is_same(&status, &observed, controller.conditions)
+            || controller.accepts(self.key(), form(&status, &observed))
         {
             return Ok(());
         }
         let (key, subject, generation) =
             (self.key(), (object.uid(), STATUS), object.meta().generation);
         let digest =
-            |observed: &Value| (hash(&own(observed, &status, pass.conditions)), generation);
-        let is_undone = pass.statuses.is_overwritten(object.uid(), || digest(&observed), now);
-        if is_undone && let Some(wait) = pass.fights.wait(subject, 0, now) {
+            |observed: &Value| (hash(&own(observed, &status, controller.conditions)), generation);
+        let is_undone = controller.statuses.is_overwritten(object.uid(), || digest(&observed), now);
+        if is_undone && let Some(wait) = controller.throttle.wait(subject, 0, now) {
             return Err(Problem::contested::<V>(key, Some("status".to_owned()), wait));
         }
         let body = json!({
             "metadata": { "resourceVersion": object.meta().version },
-            "status": patch(&status, &observed, pass.conditions),
+            "status": patch(&status, &observed, controller.conditions),
         });
         let written = match self.client().patch_status::<V>(key, &body).await {
             Err(error) if error.is_not_found() => return Err(self.no_status(error).await),
@@ -67,12 +67,12 @@ impl<V: Resource> Context<V> {
         };
         // If the schema changes the status, it changes it the same way each time.
         let observed = status_of(&written)?;
-        let other = !is_same(&status, &observed, pass.conditions);
-        pass.accept(key, other.then(|| form(&status, &observed)));
+        let other = !is_same(&status, &observed, controller.conditions);
+        controller.accept(key, other.then(|| form(&status, &observed)));
         if is_undone {
-            pass.fights.wrote(subject, 0, now);
+            controller.throttle.wrote(subject, 0, now);
         }
-        pass.statuses.wrote(object.uid(), digest(&observed), now);
+        controller.statuses.wrote(object.uid(), digest(&observed), now);
         self.wrote(written);
         Ok(())
     }
@@ -96,7 +96,7 @@ impl<V: Resource> Context<V> {
 }
 
 /// Returns whether this is a whole object instead of its status.
-fn is_whole_object(status: &Value, observed: &Value) -> bool {
+fn contains_status(status: &Value, observed: &Value) -> bool {
     const FIELDS: [&str; 4] = ["apiVersion", "kind", "metadata", "status"];
     let all_known = |map: &Map<String, Value>| map.keys().all(|it| FIELDS.contains(&it.as_str()));
     status.as_object().is_some_and(|map| map.contains_key("status") && all_known(map))
@@ -255,13 +255,13 @@ mod tests {
     #[test]
     fn an_object_with_a_status_is_no_status() {
         let whole = json!({"kind": "Site", "status": {"pods": 1}});
-        assert!(is_whole_object(&whole, &json!({"pods": 0})));
-        assert!(!is_whole_object(&whole["status"], &Value::Null));
+        assert!(contains_status(&whole, &json!({"pods": 0})));
+        assert!(!contains_status(&whole["status"], &Value::Null));
         assert!(
-            !is_whole_object(&whole, &json!({"status": {"pods": 0}})),
+            !contains_status(&whole, &json!({"status": {"pods": 0}})),
             "the view has such a field"
         );
-        assert!(!is_whole_object(&json!({"status": "up", "pods": 1}), &Value::Null));
+        assert!(!contains_status(&json!({"status": "up", "pods": 1}), &Value::Null));
     }
 
     #[test]

@@ -211,7 +211,7 @@ async fn run(server: &Server, manager: Manager, done: impl Future<Output = ()>) 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pass_that_reads_what_is_not_declared_fails_and_names_the_line() {
+async fn a_reconcile_that_reads_what_is_not_declared_fails_and_names_the_line() {
     let server = Server::default();
     server.put("/apis/example.com/v1/namespaces/ns/sites/a", json!({}));
     let (sender, mut problems) = tokio::sync::mpsc::unbounded_channel();
@@ -325,13 +325,17 @@ async fn a_status_of_another_controller_wakes_no_controller_that_filters() {
         other["metadata"]["generation"] = json!(2);
         other["status"] = json!({"pods": 2});
         seen.put(SITE, other);
-        assert_eq!(passes.recv().await, Some((2, json!({"pods": 2}))), "no pass over the first");
+        assert_eq!(
+            passes.recv().await,
+            Some((2, json!({"pods": 2}))),
+            "no reconcile over the first"
+        );
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_pass_builds_on_what_it_wrote_with_the_client() {
+async fn a_reconcile_builds_on_what_it_wrote_with_the_client() {
     let server = Server::default();
     let cx = context(&server);
     let patch = json!({"spec": {"pages": 7}});
@@ -354,7 +358,7 @@ fn metrics_of_the_program_are_among_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_finalizer_is_there_before_the_first_pass_and_until_a_cleanup_succeeds() {
+async fn a_finalizer_is_there_before_the_first_reconcile_and_until_a_cleanup_succeeds() {
     let server = Server::default();
     let path = "/apis/example.com/v1/namespaces/ns/sites/a";
     server.put(path, json!({"metadata": {"finalizers": ["other.org/x"]}}));
@@ -395,7 +399,7 @@ async fn a_finalizer_is_there_before_the_first_pass_and_until_a_cleanup_succeeds
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pass_adds_its_finalizer_and_writes_the_status_after_it() {
+async fn a_reconcile_adds_its_finalizer_and_writes_the_status_after_it() {
     let server = Server::default();
     server.put(SITE, json!({}));
     let (sender, mut steps) = tokio::sync::mpsc::unbounded_channel();
@@ -438,13 +442,14 @@ async fn a_pass_adds_its_finalizer_and_writes_the_status_after_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_warning_that_a_pass_finds_again_is_not_published_again() {
+async fn a_warning_that_a_reconcile_finds_again_is_not_published_again() {
     let server = Server::default();
     let cx = context(&server);
     let news = |reason: Option<&'static str>| {
-        cx.pass.begins(cx.key());
-        let is_news = reason.is_some_and(|it| cx.pass.is_news(&cx.object, it, Instant::now()));
-        cx.pass.succeeded(cx.key());
+        cx.controller.begins(cx.key());
+        let is_news =
+            reason.is_some_and(|it| cx.controller.is_news(&cx.object, it, Instant::now()));
+        cx.controller.succeeded(cx.key());
         is_news
     };
     let found = [Some("A"), Some("A"), Some("B"), None, Some("B")].map(news);
@@ -452,17 +457,17 @@ async fn a_warning_that_a_pass_finds_again_is_not_published_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_problems_of_one_pass_are_each_published_once() {
+async fn two_problems_of_one_reconcile_are_each_published_once() {
     let server = Server::default();
     let cx = context(&server);
     let pass = |reasons: &[&'static str], fails: bool| {
-        cx.pass.begins(cx.key());
-        let is_news = |it: &&'static str| cx.pass.is_news(&cx.object, it, Instant::now());
+        cx.controller.begins(cx.key());
+        let is_news = |it: &&'static str| cx.controller.is_news(&cx.object, it, Instant::now());
         let news: Vec<_> = reasons.iter().copied().filter(is_news).collect();
         if fails {
-            cx.pass.failed(cx.key());
+            cx.controller.failed(cx.key());
         } else {
-            cx.pass.succeeded(cx.key());
+            cx.controller.succeeded(cx.key());
         }
         news
     };
@@ -474,7 +479,7 @@ async fn two_problems_of_one_pass_are_each_published_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_a_namespace_that_goes_a_pass_is_done_and_a_cleanup_is_not() {
+async fn in_a_namespace_that_goes_a_reconcile_is_done_and_a_cleanup_is_not() {
     let server = Server::default();
     server.put(SITE, json!({}));
     server.terminate("ns");
@@ -761,7 +766,7 @@ async fn a_child_that_is_deleted_each_time_is_created_a_few_times_a_minute() {
     for _ in 0..6 {
         let child = ensure().await.unwrap();
         server.remove(CHILD);
-        cx.pass.parts.bereaved.lock().insert(cx.key().clone());
+        cx.controller.parts.lost_children.lock().insert(cx.key().clone());
         cx.store::<Child>().unwrap().apply_delete(&child.metadata.key, child.metadata.uid);
     }
     let contested = ensure().await.unwrap_err();
@@ -778,14 +783,14 @@ async fn a_child_that_the_controller_itself_replaces_is_replaced_as_often_as_it_
     for number in 0..20 {
         let name = ["x", "y"][number % 2];
         // As the watch does that shows the end of the other child.
-        cx.pass.parts.bereaved.lock().insert(cx.key().clone());
+        cx.controller.parts.lost_children.lock().insert(cx.key().clone());
         cx.ensure::<Child>(json!({"metadata": {"name": name}})).await.unwrap();
         cx.prune::<Child>(|child| *child.metadata.key.name() == *name).await.unwrap();
     }
     for size in 0..20 {
         let child = cx.ensure::<Child>(desired(&json!({"size": size}))).await.unwrap();
         server.remove(CHILD);
-        cx.pass.parts.bereaved.lock().insert(cx.key().clone());
+        cx.controller.parts.lost_children.lock().insert(cx.key().clone());
         cx.store::<Child>().unwrap().apply_delete(&child.metadata.key, child.metadata.uid);
     }
 }
@@ -838,7 +843,7 @@ async fn children_of_one_name_in_different_namespaces_are_different_fights() {
         server.remove(&format!("{children}/{namespace}/children/x"));
         cx.store::<Child>().unwrap().apply_delete(&key, there.metadata.uid);
         server.put("/api/v1/nodes/n", json!({"metadata": {"uid": cx.object.metadata.uid}}));
-        cx.pass.parts.bereaved.lock().insert(cx.key().clone());
+        cx.controller.parts.lost_children.lock().insert(cx.key().clone());
         cx.ensure::<Child>(child).await.unwrap();
     }
 }
@@ -982,7 +987,7 @@ async fn what_was_patched_is_left_to_the_apply_while_a_controller_writes_the_sta
     server.interfere_after_patch(3);
     ensure(3).await.unwrap();
     assert_eq!(server.get(CHILD)["metadata"]["managedFields"], json!([APPLIED]));
-    // So it is if a pass gave up: the next one goes on.
+    // So it is if a reconcile gave up: the next one goes on.
     let mut limited = server.get(CHILD);
     limited["spec"] = json!({"limit": 2, "size": 2});
     server.put(CHILD, limited);
@@ -1017,7 +1022,7 @@ async fn a_status_that_another_program_overwrites_is_written_a_few_times_a_minut
         let mut site = server.get(SITE);
         site["status"] = json!({"pods": 9});
         let site = serde_json::from_value(server.put(SITE, site)).unwrap();
-        Context::new(first.pass.clone(), first.pass.objects.apply_read(site))
+        Context::new(first.controller.clone(), first.controller.objects.apply_read(site))
     };
     first.patch_status(json!({"pods": 0})).await.unwrap();
     for pods in 1..6 {
@@ -1050,7 +1055,7 @@ async fn nothing_is_created_again_for_an_owner_that_is_gone() {
     let server = Server::default();
     let cx = context(&server);
     let create = async || cx.ensure::<Child>(desired(&json!({"size": 1}))).await.map(drop);
-    cx.pass.parts.bereaved.lock().insert(cx.key().clone());
+    cx.controller.parts.lost_children.lock().insert(cx.key().clone());
     let owner = server.get(SITE);
     server.remove(SITE);
     assert!(matches!(create().await.unwrap_err(), Problem::Terminating(_)));
@@ -1061,7 +1066,7 @@ async fn nothing_is_created_again_for_an_owner_that_is_gone() {
     assert!(server.writes().is_empty(), "{:?}", server.writes());
     server.put(SITE, owner);
     create().await.unwrap();
-    assert!(cx.pass.parts.bereaved.lock().is_empty());
+    assert!(cx.controller.parts.lost_children.lock().is_empty());
 }
 
 #[tokio::test]
@@ -1294,7 +1299,7 @@ async fn a_status_is_patched_if_it_differs_and_the_object_has_not_changed() {
     assert_eq!((&*method, &*path), ("PATCH", asked));
     assert_eq!(body["status"], json!({"pods": 0}));
     assert_eq!(body["metadata"]["resourceVersion"], json!(cx.object.metadata.version));
-    let next = Context::new(cx.pass.clone(), cx.pass.objects.get(cx.key()).unwrap());
+    let next = Context::new(cx.controller.clone(), cx.controller.objects.get(cx.key()).unwrap());
     next.patch_status(json!({"pods": 0})).await.unwrap();
     assert_eq!(server.writes().len(), 1);
     next.patch_status(json!({"pods": 1})).await.unwrap();

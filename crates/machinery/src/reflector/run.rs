@@ -167,19 +167,19 @@ impl<V: Resource> Reflector<V> {
                     self.serving = *refresh.borrow_and_update();
                     self.step(Input::Refresh, &mut operation);
                 }
-                came = operation.next() => self.came(came, &mut operation),
+                completion = operation.next() => self.complete(completion, &mut operation),
             }
             // Yields, because a stream can always have something ready.
             tokio::task::coop::consume_budget().await;
         }
     }
 
-    fn came(&mut self, came: Completion<V>, operation: &mut Operation<V>) {
-        if !matches!(came, Completion::Event(_)) {
+    fn complete(&mut self, completion: Completion<V>, operation: &mut Operation<V>) {
+        if !matches!(completion, Completion::Event(_)) {
             // A completed future must not be polled again.
             *operation = Operation::Nothing;
         }
-        let input = match came {
+        let input = match completion {
             Completion::Event(event) => return self.event(event, operation),
             Completion::Page(PageEnd { version, continue_token }) => {
                 Input::Page { version, continue_token }

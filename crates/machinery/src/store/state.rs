@@ -87,13 +87,13 @@ impl<V> StoreState<V> {
     }
 
     /// Returns whether the API server has certainly reported everything up to `version`.
-    fn has_passed(&self, version: ResourceVersion) -> bool {
+    fn has_reported(&self, version: ResourceVersion) -> bool {
         matches!(version.order(self.seen), Some(Ordering::Less | Ordering::Equal))
     }
 
     /// Returns whether an event of `version` is a repetition. If not, records the version as seen.
     fn is_repetition(&mut self, version: ResourceVersion) -> bool {
-        if self.has_passed(version) {
+        if self.has_reported(version) {
             return true;
         }
         if version.is_known() {
@@ -193,7 +193,7 @@ impl<V: Object> Change<'_, V> {
             return object;
         }
         let is_known = stored.is_some_and(|stored| stored.uid() == uid);
-        if !is_known && self.state.has_passed(version) {
+        if !is_known && self.state.has_reported(version) {
             // Already deleted, perhaps before any handler saw it, or outside the scope of the lists.
             if is_written && stored.is_none() {
                 self.deltas.extend([Delta::Added(object.clone()), Delta::Deleted(object.clone())]);
@@ -317,7 +317,7 @@ impl<V: Object> Change<'_, V> {
 
     /// Records that the API server has reported everything up to `version`. Returns whether the version is new; `None`
     /// if it is older.
-    pub(super) fn passed(&mut self, version: ResourceVersion) -> Option<bool> {
+    pub(super) fn reported_until(&mut self, version: ResourceVersion) -> Option<bool> {
         if version.is_same_as(self.state.seen) {
             return Some(false);
         }
@@ -325,7 +325,12 @@ impl<V: Object> Change<'_, V> {
     }
 
     /// Handles a bookmark of `version`: forgets what the watch should have shown under `key` by now.
-    pub(super) fn overdue(&mut self, key: &ObjectKey, version: ResourceVersion, is_news: bool) {
+    pub(super) fn expire_unconfirmed(
+        &mut self,
+        key: &ObjectKey,
+        version: ResourceVersion,
+        is_news: bool,
+    ) {
         let Some(unconfirmed) = self.state.unconfirmed.get_mut(key) else { return };
         // A repeated version can come from a server that has seen no deletion since.
         if is_news {

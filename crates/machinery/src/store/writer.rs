@@ -80,10 +80,10 @@ impl<V: Object> Writer<V> {
     /// now: their objects are outside its scope.
     pub fn bookmark(&mut self, version: ResourceVersion) {
         let shared = self.store.shared();
-        let Some(is_news) = shared.enter(|change| change.passed(version)) else { return };
+        let Some(is_news) = shared.enter(|change| change.reported_until(version)) else { return };
         let keys: Vec<ObjectKey> = shared.state.lock().unconfirmed.keys().cloned().collect();
         for key in keys {
-            shared.enter(|change| change.overdue(&key, version, is_news));
+            shared.enter(|change| change.expire_unconfirmed(&key, version, is_news));
         }
     }
 

@@ -35,10 +35,10 @@ struct Tenant<T> {
     users: u32,
     /// Items that are being processed.
     running: usize,
-    lines: [Line; 3],
+    queues: [Line; 3],
 }
 
-/// The lines of all tenants.
+/// The queues of all tenants.
 pub(super) struct FairQueue<K: Key> {
     /// Every tenant with a user.
     tenants: Slab<Tenant<K::Tenant>>,
@@ -122,7 +122,7 @@ impl<K: Key> FairQueue<K> {
             return id;
         }
         let line = Line { keys: Ends::EMPTY, len: 0, in_ring: false };
-        let tenant = Tenant { name: name.clone(), users: 1, running: 0, lines: [line; 3] };
+        let tenant = Tenant { name: name.clone(), users: 1, running: 0, queues: [line; 3] };
         let id = self.tenants.insert(tenant) as u32;
         self.ids.insert(name.clone(), id);
         id
@@ -142,7 +142,7 @@ impl<K: Key> FairQueue<K> {
         let item = items.get_mut(id);
         let at = item.tenant;
         let tenant = &mut self.tenants[at as usize];
-        let line = &mut tenant.lines[priority.index()];
+        let line = &mut tenant.queues[priority.index()];
         item.priority = priority;
         line.keys.link(items, id);
         line.len += 1;
@@ -158,7 +158,7 @@ impl<K: Key> FairQueue<K> {
     pub(super) fn remove(&mut self, items: &mut Items<K>, id: u32) {
         let item = items.get(id);
         let (tenant, priority) = (item.tenant, item.priority.index());
-        let line = &mut self.tenants[tenant as usize].lines[priority];
+        let line = &mut self.tenants[tenant as usize].queues[priority];
         line.keys.unlink(items, id);
         line.len -= 1;
         self.left(priority);
@@ -170,7 +170,7 @@ impl<K: Key> FairQueue<K> {
         while self.waiting[priority] == 0
             && let Some(at) = self.rings[priority].pop_front()
         {
-            self.tenants[at as usize].lines[priority].in_ring = false;
+            self.tenants[at as usize].queues[priority].in_ring = false;
             self.leave(at);
         }
     }
@@ -204,7 +204,7 @@ impl<K: Key> FairQueue<K> {
         let priority = chosen.or_else(|| self.choose(self.waiting, retries))?.index();
         let turn = self.turn(priority, all)?;
         let at = self.rings[priority].remove(turn)?;
-        let line = &mut self.tenants[at as usize].lines[priority];
+        let line = &mut self.tenants[at as usize].queues[priority];
         let id = line.keys.head;
         line.keys.unlink_first(items);
         line.len -= 1;
@@ -223,8 +223,8 @@ impl<K: Key> FairQueue<K> {
     fn waiting_below_share(&self) -> [usize; 3] {
         let mut below = self.waiting;
         for at in &self.at_share {
-            let lines = &self.tenants[*at as usize].lines;
-            below.iter_mut().zip(lines).for_each(|(below, line)| *below -= line.len as usize);
+            let queues = &self.tenants[*at as usize].queues;
+            below.iter_mut().zip(queues).for_each(|(below, line)| *below -= line.len as usize);
         }
         below
     }
@@ -236,7 +236,7 @@ impl<K: Key> FairQueue<K> {
         let mut turn = 0;
         while let Some(&at) = self.rings[priority].get(turn) {
             let tenant = &mut self.tenants[at as usize];
-            let line = &mut tenant.lines[priority];
+            let line = &mut tenant.queues[priority];
             if line.len == 0 {
                 line.in_ring = false;
                 self.rings[priority].remove(turn);
@@ -263,7 +263,7 @@ impl<K: Key> FairQueue<K> {
             // 0: not overdue. The more overdue wins; on a tie, the later, that is higher, priority.
             let overdue = match priority {
                 Priority::High => 0,
-                _ => (self.passed_over[at] + 1).saturating_sub(Priority::EVERY[at]),
+                _ => (self.passed_over[at] + 1).saturating_sub(Priority::SHARES[at]),
             };
             if chosen.is_none_or(|(most, _)| overdue >= most) {
                 chosen = Some((overdue, priority));
@@ -281,16 +281,16 @@ mod tests {
 
     #[test]
     fn tenants_whose_keys_have_left_a_priority_do_not_stay_in_its_ring() {
-        let (mut lines, mut items) = (FairQueue::new(1), Items::new());
+        let (mut queues, mut items) = (FairQueue::new(1), Items::new());
         for name in 0..100_u32 {
-            let tenant = lines.enter(&name);
+            let tenant = queues.enter(&name);
             let id = items.insert((name, 0), tenant);
-            lines.push(&mut items, id, Priority::Low);
-            lines.remove(&mut items, id);
-            lines.push(&mut items, id, Priority::High);
-            assert_eq!(lines.pop(&mut items, true), Some(id));
-            lines.leave(tenant);
+            queues.push(&mut items, id, Priority::Low);
+            queues.remove(&mut items, id);
+            queues.push(&mut items, id, Priority::High);
+            assert_eq!(queues.pop(&mut items, true), Some(id));
+            queues.leave(tenant);
         }
-        assert!(lines.tenants.is_empty(), "each left with its key");
+        assert!(queues.tenants.is_empty(), "each left with its key");
     }
 }

@@ -120,7 +120,7 @@ impl<K: Key> RateLimited<K> {
         let item = self.queue.items.get_mut(id);
         item.failures = 0;
         item.clear(RETRY_DUE | HELD);
-        self.queue.settle(id);
+        self.queue.enqueue_if_dirty(id);
         self.queue.release(id);
     }
 
@@ -171,7 +171,7 @@ impl<K: Key> RateLimited<K> {
             // No retry was requested: the failure streak is over, forgotten or not.
             item.failures = 0;
         }
-        self.queue.settle(id);
+        self.queue.enqueue_if_dirty(id);
         self.queue.release(id);
         took
     }
@@ -220,7 +220,7 @@ impl<K: Key> RateLimited<K> {
         } else if item.is(DIRTY) {
             // The time of a Retry-After does not count as waiting in the queue.
             item.asked_at = due;
-            queue.settle(id);
+            queue.enqueue_if_dirty(id);
         } else {
             self.enqueue_retry(due, id);
         }
@@ -278,7 +278,7 @@ impl<K: Key> RateLimited<K> {
 
     /// Keys queued, by priority.
     pub(super) fn depth(&self) -> [usize; 3] {
-        self.queue.lines.waiting()
+        self.queue.queues.waiting()
     }
 
     /// Number of timers set.

@@ -19,7 +19,7 @@ impl Reconciler for Slow {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_runs_beside_is_asked_to_stop_when_the_last_pass_has_ended() {
+async fn what_runs_beside_is_asked_to_stop_when_the_last_reconcile_has_ended() {
     let (shutdown, told) = (Shutdown::manual(), Arc::default());
     let slow = Slow(shutdown.clone(), Arc::clone(&told));
     let controller = Controller::new("slow", slow, Options::default());

@@ -21,7 +21,7 @@ fn thing(version: u64) -> Thing {
 
 const UID: &str = "00000000-0000-4000-8000-000000000001";
 
-/// An event during a pass.
+/// An event during a reconcile.
 #[derive(Debug, Clone, Copy)]
 enum Comes {
     /// The watch shows this version.
@@ -43,7 +43,7 @@ enum Comes {
 struct Writing {
     writer: Mutex<Writer<Thing>>,
     store: Store<Thing>,
-    /// The events in the first pass.
+    /// The events in the first reconcile.
     script: Mutex<Vec<Comes>>,
     passes: Arc<Mutex<Vec<String>>>,
 }
@@ -86,7 +86,7 @@ async fn passes(first: &[Comes]) -> Vec<String> {
         enqueue(delta, initial);
     });
     let reconciler = Writing { writer: Mutex::new(writer), store, script, passes: passed };
-    // No retry comes before the end: only a request causes another pass.
+    // No retry comes before the end: only a request causes another reconcile.
     let late = Backoff { base: 1000 * SECOND, max: 1000 * SECOND };
     let retries = Retries { transient: late, ..Retries::default() };
     let controller = Controller::new("test", reconciler, Options { retries, ..Options::default() });
@@ -98,7 +98,7 @@ async fn passes(first: &[Comes]) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pass_that_changes_something_is_followed_by_one_more_however_it_is_shown() {
+async fn a_reconcile_that_changes_something_is_followed_by_one_more_however_it_is_shown() {
     use Comes::{Failure, Gone, News, Nothing, Response, ResponseToDelete};
     for first in [
         &[Response(2), News(2)][..],
@@ -121,6 +121,6 @@ async fn a_pass_that_changes_something_is_followed_by_one_more_however_it_is_sho
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pass_that_writes_another_object_of_its_kind_enqueues_that() {
+async fn a_reconcile_that_writes_another_object_of_its_kind_enqueues_that() {
     assert_eq!(passes(&[Comes::ResponseOfOther(2)]).await, ["thing", "other"]);
 }

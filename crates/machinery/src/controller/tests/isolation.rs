@@ -1,4 +1,4 @@
-//! Passes that panic, hang or block, and the passes next to them.
+//! Reconciles that panic, hang or block, and the reconciles next to them.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
@@ -12,7 +12,7 @@ use super::{
 };
 
 #[tokio::test(start_paused = true)]
-async fn a_pass_that_panics_is_counted_and_retried_and_its_worker_lives() {
+async fn a_reconcile_that_panics_is_counted_and_retried_and_its_worker_lives() {
     let running = start(1, &[("p", Does::Panic)]);
     running.add("p");
     running.add("good");
@@ -25,7 +25,7 @@ async fn a_pass_that_panics_is_counted_and_retried_and_its_worker_lives() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pass_that_hangs_is_dropped_at_its_deadline_and_frees_its_only_worker() {
+async fn a_reconcile_that_hangs_is_dropped_at_its_deadline_and_frees_its_only_worker() {
     for does in [Does::Hang, Does::PanicWhenDropped] {
         let running = start(1, &[("h", does)]);
         running.add("h");
@@ -61,7 +61,7 @@ async fn other_keys_keep_their_speed_beside_keys_that_hang_panic_and_fail() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pass_that_blocks_its_thread_is_named_once() {
+async fn a_reconcile_that_blocks_its_thread_is_named_once() {
     let options = Options { workers: 1, blocked: 40 * MS, ..Options::default() };
     let running = start_with(options, &[("b", Does::Block)]);
     running.add("b");
@@ -78,7 +78,7 @@ async fn a_pass_that_blocks_its_thread_is_named_once() {
 /// Both keys are due at the same moment: the worker that is woken takes one and wakes another for
 /// the other, on its own thread, and then blocks that thread. A third thread keeps the time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_pass_that_blocks_hides_no_key_from_idle_workers() {
+async fn a_reconcile_that_blocks_hides_no_key_from_idle_workers() {
     let running = start(3, &[("a", Does::Block), ("b", Does::Block)]);
     for name in ["a", "b"] {
         running.handle.queue().requeue_after(ObjectKey::new("ns", name), 20 * MS);
@@ -142,5 +142,5 @@ async fn a_worker_that_replaced_another_is_watched_as_well() {
     let noticed = noticed.recv_timeout(30 * SECOND);
     told.release();
     running.abort();
-    noticed.expect("nobody noticed that the pass blocked");
+    noticed.expect("nobody noticed that the reconcile blocked");
 }

@@ -35,7 +35,7 @@ fn child(name: &str) -> Name {
     Name { kind, key: ObjectKey::new("ns", name) }
 }
 
-/// Behaviour of the passes over a key.
+/// Behaviour of the reconciles over a key.
 #[derive(Debug, Clone, Copy)]
 enum Does {
     Succeed,
@@ -56,7 +56,7 @@ enum Does {
     Block,
 }
 
-/// Does what the script says and notes when each pass began.
+/// Does what the script says and notes when each reconcile began.
 #[derive(Default)]
 struct Told {
     script: Mutex<HashMap<String, Does>>,
@@ -138,12 +138,12 @@ impl Told {
         self.script.lock().insert(name.to_owned(), does);
     }
 
-    /// Returns the number of passes over `name` that began.
+    /// Returns the number of reconciles over `name` that began.
     fn passes(&self, name: &str) -> usize {
         self.began.lock().iter().filter(|(began, _)| began == name).count()
     }
 
-    /// Milliseconds between passes over `name`.
+    /// Milliseconds between reconciles over `name`.
     fn gaps(&self, name: &str) -> Vec<u128> {
         let began = self.began.lock();
         let times: Vec<Instant> =

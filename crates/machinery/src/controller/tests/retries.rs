@@ -1,4 +1,4 @@
-//! Consequences of the outcome of a pass.
+//! Consequences of the outcome of a reconcile.
 
 use tokio::time::sleep;
 
@@ -127,7 +127,7 @@ async fn a_name_that_becomes_free_wakes_who_waits_for_it_and_nobody_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_that_becomes_free_during_the_pass_that_finds_it_taken_is_not_missed() {
+async fn a_name_that_becomes_free_during_the_reconcile_that_finds_it_taken_is_not_missed() {
     let running = start(1, &[("x", Does::WaitAfter(SECOND, "child"))]);
     running.add("x");
     sleep(SECOND / 2).await;
@@ -229,7 +229,7 @@ async fn a_known_pause_ends_when_the_object_changes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_pass_decides_when_to_look_again() {
+async fn the_last_reconcile_decides_when_to_look_again() {
     let running = start(1, &[("a", Does::Again(100 * SECOND))]);
     running.add("a");
     sleep(SECOND).await;
@@ -237,7 +237,7 @@ async fn the_last_pass_decides_when_to_look_again() {
     running.told.tell("a", Does::Succeed);
     running.add("a");
     sleep(1000 * SECOND).await;
-    assert_eq!(running.told.passes("a"), 2, "the timer of the pass before was not cancelled");
+    assert_eq!(running.told.passes("a"), 2, "the timer of the former reconcile was not cancelled");
 }
 
 #[tokio::test(start_paused = true)]

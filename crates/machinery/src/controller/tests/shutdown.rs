@@ -19,7 +19,7 @@ async fn at_shutdown_passes_under_way_end_and_no_other_begins() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shutdown_drops_a_pass_that_does_not_end_in_time() {
+async fn shutdown_drops_a_reconcile_that_does_not_end_in_time() {
     let running = start(2, &[("h", Does::Hang), ("a", Does::Take(10 * SECOND))]);
     running.add("h");
     running.add("a");
@@ -40,7 +40,7 @@ async fn an_idle_controller_stops_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn shutdown_leaves_behind_a_pass_that_blocks_its_thread_and_says_so() {
+async fn shutdown_leaves_behind_a_reconcile_that_blocks_its_thread_and_says_so() {
     let options = Options { workers: 2, drain: MS, ..Options::default() };
     let running = start_with(options, &[("b", Does::Block)]);
     running.add("b");

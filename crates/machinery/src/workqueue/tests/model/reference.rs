@@ -27,9 +27,9 @@ pub(super) struct Model {
     pub(super) now: Nanos,
     pub(super) workers: usize,
     pub(super) keys: BTreeMap<Named, Known>,
-    /// Per priority, the tenants in the order of their turns, with their lines. A line emptied by other
+    /// Per priority, the tenants in the order of their turns, with their queues. A line emptied by other
     /// priorities keeps its turn until the whole priority is empty.
-    pub(super) lines: [Vec<(u32, Vec<Named>)>; 3],
+    pub(super) queues: [Vec<(u32, Vec<Named>)>; 3],
     pub(super) passed_over: [u32; 3],
     /// Tokens, as nanoseconds' worth, and as of when.
     pub(super) tokens: (Nanos, Nanos),
@@ -49,7 +49,7 @@ impl Model {
             now: 0,
             workers,
             keys: BTreeMap::new(),
-            lines: Default::default(),
+            queues: Default::default(),
             passed_over: [0; 3],
             tokens: (2 * INTERVAL, 0),
             takes: 0,
@@ -76,15 +76,15 @@ impl Model {
 
     pub(super) fn push(&mut self, key: Named, priority: Priority) {
         if let Some(before) = self.known(key).queued {
-            let lines = &mut self.lines[before.index()];
-            lines.iter_mut().for_each(|(_, line)| line.retain(|other| *other != key));
-            leave_if_empty(lines);
+            let queues = &mut self.queues[before.index()];
+            queues.iter_mut().for_each(|(_, line)| line.retain(|other| *other != key));
+            leave_if_empty(queues);
         }
         self.known(key).queued = Some(priority);
-        let lines = &mut self.lines[priority.index()];
-        match lines.iter_mut().find(|(tenant, _)| *tenant == key.0) {
+        let queues = &mut self.queues[priority.index()];
+        match queues.iter_mut().find(|(tenant, _)| *tenant == key.0) {
             Some((_, line)) => line.push(key),
-            None => lines.push((key.0, vec![key])),
+            None => queues.push((key.0, vec![key])),
         }
     }
 
@@ -174,15 +174,15 @@ impl Model {
         (level + self.now - as_of).min(2 * INTERVAL) >= INTERVAL
     }
 
-    /// Per priority, the places of the lines that could be served, in the order of their turns. Tenants
+    /// Per priority, the places of the queues that could be served, in the order of their turns. Tenants
     /// with half of the workers count only if there are no others.
     fn turns(&self) -> [Vec<usize>; 3] {
         let token = self.token();
         let running = |tenant: u32| self.runs().iter().filter(|key| key.0 == tenant).count();
         let turns = |most: usize| {
             Priority::ALL.map(|priority| {
-                let lines = self.lines[priority.index()].iter().enumerate();
-                let served = lines.filter(|(_, (tenant, line))| {
+                let queues = self.queues[priority.index()].iter().enumerate();
+                let served = queues.filter(|(_, (tenant, line))| {
                     !line.is_empty()
                         && (token || priority != Priority::Retry)
                         && running(*tenant) < most
@@ -204,23 +204,23 @@ impl Model {
                 continue;
             }
             self.passed_over[at] += 1;
-            let due = priority != Priority::High && self.passed_over[at] >= Priority::EVERY[at];
-            let by = if due { 1 + self.passed_over[at] - Priority::EVERY[at] } else { 0 };
+            let due = priority != Priority::High && self.passed_over[at] >= Priority::SHARES[at];
+            let by = if due { 1 + self.passed_over[at] - Priority::SHARES[at] } else { 0 };
             best = best.max(Some((by, priority)));
         }
         let priority = best?.1;
         self.passed_over[priority.index()] = 0;
-        let lines = &mut self.lines[priority.index()];
-        // Empty lines before the one whose turn it is lose their turns; others keep them.
-        let mut later = lines.split_off(turns[priority.index()][0]);
-        lines.retain(|(_, line)| !line.is_empty());
+        let queues = &mut self.queues[priority.index()];
+        // Empty queues before the one whose turn it is lose their turns; others keep them.
+        let mut later = queues.split_off(turns[priority.index()][0]);
+        queues.retain(|(_, line)| !line.is_empty());
         let (tenant, mut line) = later.remove(0);
-        lines.append(&mut later);
+        queues.append(&mut later);
         let key = line.remove(0);
         if !line.is_empty() {
-            lines.push((tenant, line));
+            queues.push((tenant, line));
         }
-        leave_if_empty(lines);
+        leave_if_empty(queues);
         if priority == Priority::Retry {
             let (level, as_of) = self.tokens;
             let level = (level + self.now - as_of).min(2 * INTERVAL);
@@ -254,7 +254,7 @@ impl Model {
         } else if known.retry.is_none() {
             known.failures = 0;
         }
-        self.settle(key);
+        self.enqueue_if_dirty(key);
     }
 
     pub(super) fn requeue(&mut self, key: Named, delay: Nanos) {
@@ -282,7 +282,7 @@ impl Model {
         self.push(key, priority);
     }
 
-    pub(super) fn settle(&mut self, key: Named) {
+    pub(super) fn enqueue_if_dirty(&mut self, key: Named) {
         let known = self.known(key);
         if known.processing.is_none()
             && !known.held
@@ -296,7 +296,7 @@ impl Model {
         let known = self.known(key);
         (known.retry, known.failures) = (None, 0);
         (known.retry_due, known.held) = (false, false);
-        self.settle(key);
+        self.enqueue_if_dirty(key);
     }
 
     pub(super) fn shut_down(&mut self) {
@@ -305,11 +305,11 @@ impl Model {
             (known.retry, known.patience, known.held) = (None, None, false);
             (known.queued, known.dirty, known.retry_due) = (None, None, false);
         }
-        self.lines = Default::default();
+        self.queues = Default::default();
     }
 
     pub(super) fn depth(&self) -> [usize; 3] {
-        [0, 1, 2].map(|priority| self.lines[priority].iter().map(|(_, line)| line.len()).sum())
+        [0, 1, 2].map(|priority| self.queues[priority].iter().map(|(_, line)| line.len()).sum())
     }
 
     pub(super) fn delayed(&self) -> usize {
@@ -318,8 +318,8 @@ impl Model {
 }
 
 /// If no key is waiting, no tenant keeps a turn.
-fn leave_if_empty(lines: &mut Vec<(u32, Vec<Named>)>) {
-    if lines.iter().all(|(_, line)| line.is_empty()) {
-        lines.clear();
+fn leave_if_empty(queues: &mut Vec<(u32, Vec<Named>)>) {
+    if queues.iter().all(|(_, line)| line.is_empty()) {
+        queues.clear();
     }
 }

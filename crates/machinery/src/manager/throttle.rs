@@ -25,7 +25,7 @@ pub(super) type Subject = (Uid, u64);
 
 /// Recent writes by subject.
 #[derive(Debug, Default)]
-pub(super) struct Fights(Mutex<State>);
+pub(super) struct WriteThrottle(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -41,7 +41,7 @@ struct Applied {
     times: VecDeque<Instant>,
 }
 
-impl Fights {
+impl WriteThrottle {
     /// Returns the wait before the next write to the subject, if this state was written too often.
     pub(super) fn wait(&self, subject: Subject, hash: u64, now: Instant) -> Option<Duration> {
         let mut state = self.0.lock();
@@ -224,22 +224,22 @@ mod tests {
 
     #[test]
     fn a_state_is_applied_a_few_times_a_minute_and_another_one_at_once() {
-        let (fights, start) = (Fights::default(), Instant::now());
+        let (throttle, start) = (WriteThrottle::default(), Instant::now());
         let at = |second| start + Duration::from_secs(second);
         let wait = |object, hash, second| {
-            fights.wait((uid(object), 0), hash, at(second)).map(|wait| wait.as_secs())
+            throttle.wait((uid(object), 0), hash, at(second)).map(|wait| wait.as_secs())
         };
         for second in 0..5 {
             assert_eq!(wait(1, 7, second), None);
-            fights.wrote((uid(1), 0), 7, at(second));
+            throttle.wrote((uid(1), 0), 7, at(second));
         }
         assert_eq!(wait(1, 7, 10), Some(50));
         assert_eq!(wait(2, 7, 10), None, "another object");
         assert_eq!(wait(1, 8, 10), None, "another state");
         assert_eq!(wait(1, 7, 60), None);
-        fights.wrote((uid(1), 0), 7, at(60));
+        throttle.wrote((uid(1), 0), 7, at(60));
         assert_eq!(wait(1, 7, 60), Some(1));
-        fights.wrote((uid(1), 0), 8, at(60));
+        throttle.wrote((uid(1), 0), 8, at(60));
         assert_eq!(wait(1, 7, 60), None, "it was something else meanwhile");
     }
 
@@ -286,12 +286,12 @@ mod tests {
 
     #[test]
     fn what_is_over_takes_no_memory() {
-        let (fights, start) = (Fights::default(), Instant::now());
+        let (throttle, start) = (WriteThrottle::default(), Instant::now());
         for number in 0..100 {
-            fights.wrote((uid(number), 0), 0, start);
+            throttle.wrote((uid(number), 0), 0, start);
         }
-        assert_eq!(fights.wait((uid(0), 0), 0, start + WINDOW), None);
-        let state = fights.0.lock();
+        assert_eq!(throttle.wait((uid(0), 0), 0, start + WINDOW), None);
+        let state = throttle.0.lock();
         assert_eq!((state.applied.len(), state.expire.len()), (0, 0));
     }
 }
