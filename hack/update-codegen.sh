@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes the generated files: artifacts/crds/ from the types in src/api/, docs/REASONS.md from the
+# Writes the generated files: artifacts/crds/ from the spec.rs of each kind, docs/REASONS.md from the
 # reasons in src/workload/, docs/CHECKS.md from the table of
 # checks, docs/API.md from the CRDs.
 set -euo pipefail

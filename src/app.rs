@@ -1,18 +1,19 @@
 //! App: a Deployment and, while there are ports, a Service, both with its name.
 
+pub(crate) mod spec;
 mod pod;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::controller::{Action, Problem};
 use crate::manager::Context;
 use crate::object::{InternedStr, Meta};
 use crate::workload::child::Desired;
-use crate::workload::condition::{self, Condition, Time, Type, Wanted, merge};
+use crate::workload::condition::{self, Time, Type, Wanted, merge};
 use crate::workload::custom_resource::{Switches, custom, is_paused};
 use crate::workload::deployment::deadline;
 use crate::workload::health::Health;
@@ -24,11 +25,12 @@ use crate::workload::report::{
 };
 use crate::workload::service::{Service, ServicePort, ServiceSpec};
 use crate::workload::{
-    BudgetSettings, BudgetSpec, ChildCondition, Deployment, DeploymentSpec, EnvVar, PodMeta,
-    PodSettings, PodTemplate, REVISIONS, Resources, RollingUpdate, Selector, Strategy,
+    BudgetSpec, ChildCondition, Deployment, DeploymentSpec, PodMeta, PodTemplate, REVISIONS,
+    RollingUpdate, Selector, Strategy,
 };
 
 use pod::{pod, protocol};
+pub use spec::{Spec, Status};
 
 // === View ===
 
@@ -43,98 +45,6 @@ pub struct App {
     /// The status last written.
     #[serde(default)]
     pub status: Status,
-}
-
-/// The desired state.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Spec {
-    /// The number of pods.
-    #[serde(default = "one")]
-    pub replicas: i32,
-    /// The image that runs.
-    pub image: InternedStr,
-    /// When it is pulled; empty: `IfNotPresent`.
-    #[serde(default)]
-    pub image_pull_policy: InternedStr,
-    /// The resources it may use.
-    #[serde(default)]
-    pub resources: Resources,
-    /// Its environment.
-    #[serde(default)]
-    pub envs: Box<[EnvVar]>,
-    /// The ports by which it is reached.
-    #[serde(default)]
-    pub ports: Box<[ServicePort]>,
-    /// The program and its arguments, in place of the image's.
-    #[serde(default)]
-    pub command: Box<[InternedStr]>,
-    /// The arguments after the command.
-    #[serde(default)]
-    pub args: Box<[InternedStr]>,
-    /// Condition under which it counts as ready.
-    #[serde(default)]
-    pub readiness_probe: Option<Box<Value>>,
-    /// Condition under which it is restarted.
-    #[serde(default)]
-    pub liveness_probe: Option<Box<Value>>,
-    /// Condition under which it counts as started.
-    #[serde(default)]
-    pub startup_probe: Option<Box<Value>>,
-    /// Volumes, each with the path where the container finds it.
-    #[serde(default)]
-    pub volumes: Box<[Value]>,
-    /// The ServiceAccount of the pods.
-    #[serde(default)]
-    pub service_account_name: InternedStr,
-    /// `Restricted`, or empty.
-    #[serde(default)]
-    pub security_profile: InternedStr,
-    /// The user that it runs as.
-    #[serde(default)]
-    pub run_as_user: Option<i64>,
-    /// The group of its volumes.
-    #[serde(default)]
-    pub fs_group: Option<i64>,
-    /// Replacement of old pods by those of a new template.
-    #[serde(default)]
-    pub strategy: Option<Box<Strategy>>,
-    /// Seconds for which a pod must be ready before it counts as available.
-    #[serde(default)]
-    pub min_ready_seconds: Option<i32>,
-    /// Bound on the pods that a drain takes away at a time.
-    #[serde(default)]
-    pub pod_disruption_budget: Option<Box<BudgetSettings>>,
-    /// Settings of the pods.
-    #[serde(default)]
-    pub pod: Option<Box<PodSettings>>,
-}
-
-/// The observed state. It is written as a whole, so every field is always present.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct Status {
-    /// The generation of the App that the status refers to.
-    pub observed_generation: i64,
-    /// The number of pods.
-    pub replicas: i32,
-    /// Pods of the newest template.
-    pub updated_replicas: i32,
-    /// Ready pods.
-    pub ready_replicas: i32,
-    /// Pods that have been ready for long enough.
-    pub available_replicas: i32,
-    /// Missing pods.
-    pub unavailable_replicas: i32,
-    /// Selects the pods.
-    pub selector: InternedStr,
-    /// The conditions: our own summary, then the Deployment's, then Degraded.
-    pub conditions: Box<[Condition]>,
-}
-
-/// The default of the schema.
-fn one() -> i32 {
-    1
 }
 
 crate::view!(App { meta: Meta<Switches> }: crate::workload::APP);

@@ -4,19 +4,19 @@
 //! result. Nodes are listed now and then: while it shows none, to tell a missing label from a taint; and to name those
 //! with the label that a taint keeps it from.
 
+pub(crate) mod spec;
 mod pod;
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::controller::{Action, Problem};
 use crate::manager::Context;
 use crate::object::{InternedStr, Meta};
 use crate::workload::child::Desired;
-use crate::workload::condition::{self, Condition, Time, Type, Wanted, merge};
-use crate::workload::container::unless_zero;
+use crate::workload::condition::{self, Time, Type, Wanted, merge};
 use crate::workload::custom_resource::{Custom, Switches, custom, is_paused};
 use crate::workload::daemon_set::is_tolerable;
 use crate::workload::health::{Health, Level};
@@ -24,13 +24,10 @@ use crate::workload::labels::{GENERIC_DAEMON, Identity};
 use crate::workload::observer::{Looking, Observer};
 use crate::workload::reason::Reason;
 use crate::workload::report::{is_as_desired, outcome, own, report, sooner, there, to_report};
-use crate::workload::{
-    Amount, DaemonSet, DaemonSetSpec, EnvVar, PodMeta, PodSettings, PodTemplate, REVISIONS,
-    Resources, Selector,
-};
+use crate::workload::{DaemonSet, DaemonSetSpec, PodMeta, PodTemplate, REVISIONS, Selector};
 
-pub use pod::HostPath;
 use pod::pod;
+pub use spec::{HostPath, Spec, Status};
 
 /// The administrator's settings for all GenericDaemons.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -52,67 +49,6 @@ pub struct GenericDaemon {
     /// The status last written.
     #[serde(default)]
     pub status: Status,
-}
-
-/// The desired state.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Spec {
-    /// The image that runs.
-    pub image: InternedStr,
-    /// When it is pulled; empty: `IfNotPresent`.
-    #[serde(default)]
-    pub image_pull_policy: InternedStr,
-    /// The label of the nodes where it runs, `key` or `key=value`; every node if absent.
-    #[serde(default, deserialize_with = "unless_zero")]
-    pub label: Option<InternedStr>,
-    /// The program and its arguments, in place of the image's.
-    #[serde(default)]
-    pub command: Box<[InternedStr]>,
-    /// The arguments after the command.
-    #[serde(default)]
-    pub args: Box<[InternedStr]>,
-    /// Its environment.
-    #[serde(default)]
-    pub envs: Box<[EnvVar]>,
-    /// The resources it may use.
-    #[serde(default)]
-    pub resources: Resources,
-    /// Directories of the node.
-    #[serde(default)]
-    pub host_paths: Box<[HostPath]>,
-    /// `Restricted`, or empty.
-    #[serde(default)]
-    pub security_profile: InternedStr,
-    /// The user that it runs as.
-    #[serde(default)]
-    pub run_as_user: Option<i64>,
-    /// `RollingUpdate` or `OnDelete`; Kubernetes' default if empty.
-    #[serde(default)]
-    pub update_strategy: InternedStr,
-    /// Nodes whose pod may be missing during a rolling update.
-    #[serde(default)]
-    pub max_unavailable: Option<Amount>,
-    /// Seconds for which a pod must be ready before it counts as available.
-    #[serde(default)]
-    pub min_ready_seconds: Option<i32>,
-    /// Settings of the pods.
-    #[serde(default)]
-    pub pod: Option<Box<PodSettings>>,
-}
-
-/// The observed state. It is written as a whole, so every field is always present.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct Status {
-    /// The generation that the status refers to.
-    pub observed_generation: i64,
-    /// Nodes where the daemon belongs.
-    pub desired: i32,
-    /// Nodes where it is up to date and ready.
-    pub installed: i32,
-    /// The conditions.
-    pub conditions: Box<[Condition]>,
 }
 
 impl Spec {

@@ -1,5 +1,6 @@
 //! Memcached: a Deployment and a headless Service, both with its name.
 
+pub(crate) mod spec;
 mod pod;
 mod status;
 mod pace;
@@ -7,15 +8,14 @@ mod release;
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use crate::controller::{Action, Problem};
 use crate::events;
 use crate::manager::Context;
-use crate::object::{InternedStr, Labels, Meta, Object, Quantity};
+use crate::object::{InternedStr, Labels, Meta, Object};
 use crate::workload::child::Desired;
-use crate::workload::condition::{Condition, Time};
-use crate::workload::container::unless_zero;
+use crate::workload::condition::Time;
 use crate::workload::custom_resource::{Switches, custom, is_paused};
 use crate::workload::deployment::deadline;
 use crate::workload::health::{Health, Level};
@@ -26,14 +26,16 @@ use crate::workload::reason::Reason;
 use crate::workload::report::{ensure_or_prune, outcome, own, report, sooner, there, to_report};
 use crate::workload::service::{ServicePort, ServiceSpec, TargetPort};
 use crate::workload::{
-    Amount, BudgetSettings, BudgetSpec, Deployment, DeploymentSpec, PodMeta, PodSettings,
-    PodTemplate, REVISIONS, Resources, RollingUpdate, Selector, Strategy,
+    Amount, BudgetSpec, Deployment, DeploymentSpec, PodMeta, PodTemplate, REVISIONS, RollingUpdate,
+    Selector, Strategy,
 };
 
 pub use pace::{Limit, Pace, Rollouts};
+pub use pod::Images;
 use pod::pod;
-pub use pod::{Exporter, Images};
 pub use release::release;
+use spec::DEFAULT_PORT;
+pub use spec::{Exporter, Spec, Status};
 pub use status::{Found, finalizing, status};
 
 /// The administrator's settings for all Memcacheds.
@@ -55,89 +57,10 @@ pub struct Memcached {
     #[serde(rename = "metadata")]
     pub meta: Meta<Switches>,
     /// The desired state.
-    #[serde(default)]
     pub spec: Spec,
     /// The status last written.
     #[serde(default)]
     pub status: Status,
-}
-
-/// The desired state.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct Spec {
-    /// The number of instances.
-    pub size: i32,
-    /// Their port; 0 for the default.
-    pub container_port: i32,
-    /// The image, in place of the administrator's.
-    pub image: InternedStr,
-    /// The memory for items, such as `64Mi`, from which `-m` and the amounts follow.
-    pub memory: Option<Quantity>,
-    /// The most connections of an instance.
-    #[serde(deserialize_with = "unless_zero")]
-    pub max_connections: Option<i32>,
-    /// The threads of an instance.
-    #[serde(deserialize_with = "unless_zero")]
-    pub threads: Option<i32>,
-    /// The largest item, such as `8Mi`.
-    pub max_item_size: InternedStr,
-    /// Further settings of the option `-o`.
-    pub options: Box<[InternedStr]>,
-    /// The resources it may use, in place of those that follow from the memory.
-    pub resources: Option<Box<Resources>>,
-    /// The exporter of memcached's metrics.
-    pub exporter: Option<Box<Exporter>>,
-    /// `None` if a pod is ready at once.
-    pub readiness_probe: InternedStr,
-    /// Seconds for which a pod must be ready before it counts as available.
-    pub min_ready_seconds: Option<i32>,
-    /// Number of pods that a drain may take away at a time.
-    pub pod_disruption_budget: Option<Box<BudgetSettings>>,
-    /// Settings of the pods.
-    pub pod: Option<Box<PodSettings>>,
-}
-
-/// The observed state. It is written as a whole, so every field is always present.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct Status {
-    /// The generation that the status refers to.
-    pub observed_generation: i64,
-    /// The number of pods.
-    pub size: i32,
-    /// The number of ready pods.
-    pub ready_replicas: i32,
-    /// Selects the pods.
-    pub selector: InternedStr,
-    /// The names of the pods, sorted.
-    pub nodes: Box<[InternedStr]>,
-    /// The conditions.
-    pub conditions: Box<[Condition]>,
-}
-
-/// The default port, of memcached itself and of the schema.
-const DEFAULT_PORT: i32 = 11211;
-
-impl Default for Spec {
-    fn default() -> Spec {
-        Spec {
-            size: 1,
-            container_port: DEFAULT_PORT,
-            image: InternedStr::default(),
-            memory: None,
-            max_connections: None,
-            threads: None,
-            max_item_size: InternedStr::default(),
-            options: Box::default(),
-            resources: None,
-            exporter: None,
-            readiness_probe: InternedStr::default(),
-            min_ready_seconds: None,
-            pod_disruption_budget: None,
-            pod: None,
-        }
-    }
 }
 
 crate::view!(Memcached { meta: Meta<Switches> }: crate::workload::MEMCACHED);

@@ -63,21 +63,28 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     // The operator.
-    ("api", &[]),
-    ("workload", &["client", "controller", "events", "manager", "object", "store"]),
-    ("memcached", &["client", "controller", "events", "manager", "object", "store", "workload"]),
+    ("schema", &[]),
+    ("workload", &["client", "controller", "events", "manager", "object", "schema", "store"]),
+    (
+        "memcached",
+        &["client", "controller", "events", "manager", "object", "schema", "store", "workload"],
+    ),
     (
         "generic_daemon",
-        &["client", "controller", "events", "manager", "object", "store", "workload"],
+        &["client", "controller", "events", "manager", "object", "schema", "store", "workload"],
     ),
-    ("app", &["client", "controller", "events", "manager", "object", "store", "workload"]),
+    (
+        "app",
+        &["client", "controller", "events", "manager", "object", "schema", "store", "workload"],
+    ),
+    ("crds", &["app", "generic_daemon", "memcached", "workload"]),
     (
         "cli",
         &[
-            "api",
             "app",
             "client",
             "controller",
+            "crds",
             "generic_daemon",
             "identity",
             "leader_election",

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use workload_operator::api;
+use workload_operator::crds;
 use workload_operator::workload::{Action, Reason};
 
 mod lua;
@@ -64,7 +64,7 @@ fn crd_files() -> Vec<(String, String)> {
             .replace(" 1970-01-01T00:00:00Z", " '1970-01-01T00:00:00Z'");
         (name, text)
     };
-    api::crds().into_iter().map(file).collect()
+    crds::crds().into_iter().map(file).collect()
 }
 
 /// Bounds are floating-point numbers in the types: `1.0`.
@@ -96,7 +96,7 @@ fn the_table_of_reasons_is_what_the_reasons_say() {
 #[test]
 fn the_table_has_the_reasons_that_schemas_default_to() {
     let text = reasons();
-    for crd in api::crds() {
+    for crd in crds::crds() {
         let crd = serde_json::to_value(&crd).unwrap();
         let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
         let conditions = &schema["status"]["default"]["conditions"];

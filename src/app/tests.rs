@@ -7,7 +7,6 @@ use proptest::strategy::Strategy;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::object::Resource;
 use crate::workload::condition::{Status as Truth, Type};
 use crate::workload::fixtures::{assert_golden, child, condition, custom, rolled_out, wire};
 use crate::workload::health::Context;
@@ -225,26 +224,6 @@ fn the_order_of_the_deployments_conditions_is_of_no_account() {
     let order = kinds(said(&sample(), rolled_out(2)));
     assert_eq!(order, ["Ready", "Available", "Progressing", "Degraded"]);
     assert_eq!(kinds(said(&sample(), reversed)), order);
-}
-
-#[test]
-fn every_status_fits_the_schema() {
-    let crd = crate::api::crds().into_iter().find(|crd| crd.spec.names.kind == "App").unwrap();
-    let crd = serde_json::to_value(crd).unwrap();
-    let known = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"];
-    for field in
-        serde_json::to_value(said(&sample(), rolled_out(1))).unwrap().as_object().unwrap().keys()
-    {
-        assert!(known.get(field).is_some(), "{field} would be dropped");
-    }
-}
-
-#[test]
-fn the_schema_and_the_view_have_the_same_names() {
-    use kube::Resource as _;
-    assert_eq!(App::KIND.api_version(), crate::api::App::api_version(&()));
-    assert_eq!(App::KIND.kind, crate::api::App::kind(&()));
-    assert_eq!(App::KIND.plural, crate::api::App::plural(&()));
 }
 
 /// Ports that the schema allows.

@@ -6,10 +6,9 @@
 //!   Kubernetes is older than 1.31, or the node's runtime cannot, what is mounted below is writable.)
 //! - A volume's name follows from its path and type: another order of the list restarts no pod.
 
-use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::GenericDaemon;
+use super::{GenericDaemon, HostPath};
 use crate::object::{InternedStr, Labels};
 use crate::workload::container::{pull_policy, security};
 use crate::workload::labels::fnv1a;
@@ -77,22 +76,6 @@ fn nodes(label: Option<&str>) -> (Labels, Option<Affinity>) {
 }
 
 // === Host paths ===
-
-/// An entry of `spec.hostPaths`.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct HostPath {
-    /// The place on the node.
-    pub path: InternedStr,
-    /// The place where the container finds it.
-    pub mount_path: InternedStr,
-    /// What is there: `Directory` if empty.
-    #[serde(default, rename = "type")]
-    pub kind: InternedStr,
-    /// False if the container may write to it.
-    #[serde(default)]
-    pub read_only: Option<bool>,
-}
 
 /// Returns why the first path that is not allowed is not, if there is one.
 pub(super) fn refusal(paths: &[HostPath], allowed: &[InternedStr]) -> Option<String> {

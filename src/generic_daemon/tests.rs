@@ -4,7 +4,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::object::{InternedStr, Resource};
+use crate::object::InternedStr;
+use crate::workload::Amount;
 use crate::workload::condition::{Status as Truth, Type};
 use crate::workload::evidence::{Answer, Evidence};
 use crate::workload::fixtures::{assert_golden, child, condition, custom, wire};
@@ -196,12 +197,4 @@ fn a_long_name_makes_valid_labels() {
     let made = desired(&daemon);
     assert!(made.labels.iter().all(|(_, value)| value.len() <= 63));
     assert!(made.spec.selector.match_labels.is_subset_of(&made.spec.template.metadata.labels));
-}
-
-#[test]
-fn the_schema_and_the_view_have_the_same_names() {
-    use kube::Resource as _;
-    assert_eq!(GenericDaemon::KIND.api_version(), crate::api::GenericDaemon::api_version(&()));
-    assert_eq!(GenericDaemon::KIND.kind, crate::api::GenericDaemon::kind(&()));
-    assert_eq!(GenericDaemon::KIND.plural, crate::api::GenericDaemon::plural(&()));
 }

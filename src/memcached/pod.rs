@@ -2,10 +2,9 @@
 
 use std::cmp::Ordering;
 
-use serde::Deserialize;
 use serde_json::json;
 
-use super::{DEFAULT_PORT, MEMCACHED, Settings, Spec};
+use super::{DEFAULT_PORT, Exporter, MEMCACHED, Settings, Spec};
 use crate::object::{InternedStr, Quantity};
 use crate::workload::{
     Capabilities, Container, ContainerPort, ContainerSecurity, PodSecurity, PodSpec, Resources,
@@ -73,16 +72,6 @@ impl Images {
         let pairs = both.into_iter().filter_map(|(one, other)| Some((one?, other?)));
         pairs.filter(|(one, other)| one != other).map(|(a, b)| (a.clone(), b.clone())).unzip()
     }
-}
-
-/// `spec.exporter`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub struct Exporter {
-    /// The image, in place of the administrator's.
-    pub image: InternedStr,
-    /// The resources it may use, in place of the default.
-    pub resources: Option<Resources>,
 }
 
 impl Spec {

@@ -464,20 +464,6 @@ fn pods_that_will_not_run_again_are_not_looked_at() {
 }
 
 #[test]
-fn the_schema_and_the_view_have_the_same_defaults_and_names() {
-    let memcached: Memcached = custom("{metadata: {name: a}, spec: {}}");
-    let spec: crate::api::MemcachedSpec = serde_json::from_value(json!({})).unwrap();
-    assert_eq!(
-        (memcached.spec.size, memcached.spec.container_port),
-        (spec.size, spec.container_port)
-    );
-    use kube::Resource as _;
-    assert_eq!(Memcached::KIND.api_version(), crate::api::Memcached::api_version(&()));
-    assert_eq!(Memcached::KIND.kind, crate::api::Memcached::kind(&()));
-    assert_eq!(Memcached::KIND.plural, crate::api::Memcached::plural(&()));
-}
-
-#[test]
 fn an_exporter_runs_beside_memcached_and_asks_it_on_its_port() {
     let memcached = custom::<Memcached>(
         "{metadata: {name: cache}, spec: {containerPort: 11212, exporter: {}}}",

@@ -1,7 +1,9 @@
 //! Conditions of custom resources.
 
+use std::borrow::Cow;
 use std::fmt;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::reason::Reason;
@@ -77,6 +79,49 @@ pub struct Wanted {
     pub message: String,
     /// Since when, if another source says so; otherwise since its status changed.
     pub since: Option<Time>,
+}
+
+/// With metav1.Condition's own bounds, which k8s-openapi's type does not carry.
+impl JsonSchema for Condition {
+    fn schema_name() -> Cow<'static, str> {
+        "Condition".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "One aspect of the state of the object.",
+            "type": "object",
+            "required": ["type", "status", "lastTransitionTime", "reason", "message"],
+            "properties": {
+                "type": {
+                    "description": "Which aspect, one word.",
+                    "type": "string", "maxLength": 316,
+                    "pattern": "^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$",
+                },
+                "status": {
+                    "description": "Whether it is so.",
+                    "type": "string", "enum": ["True", "False", "Unknown"],
+                },
+                "observedGeneration": {
+                    "description": "The metadata.generation that the condition speaks of; -1 while no controller has seen the object.",
+                    "type": "integer", "format": "int64", "minimum": -1,
+                },
+                "lastTransitionTime": {
+                    "description": "When the status last changed.",
+                    "type": "string", "format": "date-time",
+                },
+                "reason": {
+                    "description": "Why, one word.",
+                    "type": "string", "minLength": 1, "maxLength": 1024,
+                    "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
+                },
+                "message": {
+                    "description": "Why, a sentence.",
+                    "type": "string", "maxLength": 32768,
+                },
+            },
+        })
+    }
 }
 
 /// The conditions to store: `wanted`, in this order, for `generation`. A time changes only with its

@@ -1,9 +1,11 @@
 //! Containers, their variables and resources.
 
+use kube::KubeSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::object::{InternedStr, Quantity};
+use crate::schema;
 
 /// A container.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -112,70 +114,94 @@ pub struct Capabilities {
 }
 
 /// An environment variable.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
+#[schemars(!default)]
+#[x_kube(validation = schema::one_value())]
 pub struct EnvVar {
-    /// Its key.
+    /// Its name: letters, digits, '-', '_' and '.', not a digit first.
+    #[schemars(length(max = 256))]
+    #[x_kube(validation = schema::env_name())]
     pub name: InternedStr,
-    /// Its value, empty if it comes from elsewhere.
+    /// Its value. $(NAME) is replaced by the value of an earlier variable.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    #[schemars(length(max = 65536))]
     pub value: InternedStr,
-    /// Source of its value.
+    /// Source of its value, instead of `value`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value_from: Option<Box<ValueSource>>,
 }
 
-/// Source of the value of a variable; one of these is set.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Source of a value: one of these.
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
+#[schemars(!default)]
+#[x_kube(validation = schema::one_source())]
 pub struct ValueSource {
-    /// A ConfigMap.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// A key of a ConfigMap.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_map_key_ref: Option<KeyRef>,
-    /// A Secret.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// A key of a Secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_key_ref: Option<KeyRef>,
-    /// The pod.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// A field of the pod.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field_ref: Option<FieldRef>,
-    /// The container's resources.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// A resource of the container.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_field_ref: Option<ResourceRef>,
 }
 
-/// A key of a ConfigMap or Secret.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+/// A key of a ConfigMap or a Secret.
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+#[schemars(!default)]
 pub struct KeyRef {
     /// The object's name.
+    #[schemars(length(max = 253))]
+    #[x_kube(validation = schema::object_name())]
     pub name: InternedStr,
-    /// The key.
+    /// The key in it.
+    #[schemars(length(max = 253))]
+    #[x_kube(validation = schema::config_key())]
     pub key: InternedStr,
     /// True if a pod may start without it.
-    #[serde(deserialize_with = "unless_zero", skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "unless_zero", skip_serializing_if = "Option::is_none")]
     pub optional: Option<bool>,
 }
 
 /// A field of the pod.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
+#[schemars(!default)]
 pub struct FieldRef {
-    /// The version of the API; the API server fills in `v1`.
-    #[serde(deserialize_with = "unless_zero", skip_serializing_if = "Option::is_none")]
+    /// Always 'v1'.
+    #[serde(default, deserialize_with = "unless_zero", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::field_api_version")]
     pub api_version: Option<InternedStr>,
-    /// The field's path.
+    /// Which field, for example 'metadata.name'.
+    #[schemars(length(max = 512))]
+    #[x_kube(validation = schema::field_path(), validation = schema::field_path_prefix())]
     pub field_path: InternedStr,
 }
 
-/// A resource of a container.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// A resource of the container.
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
+#[schemars(!default)]
+#[x_kube(validation = schema::divisor())]
 pub struct ResourceRef {
-    /// The container; this one if absent.
-    #[serde(deserialize_with = "unless_zero", skip_serializing_if = "Option::is_none")]
+    /// Which container; the App's own if absent.
+    #[serde(default, deserialize_with = "unless_zero", skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
     pub container_name: Option<InternedStr>,
-    /// The unit; the API server fills in `0`, which means 1.
-    #[serde(deserialize_with = "divisor", skip_serializing_if = "Option::is_none")]
+    /// The unit in which it is told.
+    #[serde(default, deserialize_with = "divisor", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::divisor_of_a_resource")]
     pub divisor: Option<Quantity>,
-    /// The resource.
+    /// Which, for example 'limits.cpu'.
+    #[schemars(length(max = 253))]
+    #[x_kube(validation = schema::resource_field())]
     pub resource: InternedStr,
 }
 
@@ -183,15 +209,19 @@ pub struct ResourceRef {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Quantities(pub Box<[(InternedStr, Quantity)]>);
 
-/// Limits and requests of a container.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+/// Compute resources of a container.
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+#[schemars(!default)]
+#[x_kube(validation = schema::request_within_limit("cpu"), validation = schema::request_within_limit("memory"), validation = schema::request_within_limit("ephemeral-storage"), validation = schema::whole_resources(), validation = schema::extended_requests())]
 pub struct Resources {
-    /// The most that it may use.
-    #[serde(skip_serializing_if = "Quantities::is_empty")]
+    /// The most that may be used, by resource name.
+    #[serde(default, skip_serializing_if = "Quantities::is_empty")]
+    #[schemars(schema_with = "schema::quantities")]
     pub limits: Quantities,
-    /// Amounts that are reserved for it.
-    #[serde(skip_serializing_if = "Quantities::is_empty")]
+    /// Amounts that are kept free, by resource name. The limit where absent.
+    #[serde(default, skip_serializing_if = "Quantities::is_empty")]
+    #[schemars(schema_with = "schema::quantities")]
     pub requests: Quantities,
 }
 

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
 use super::child::{Child, ChildSpec};
@@ -13,6 +14,7 @@ use super::pod_template::{PodTemplate, Selector};
 use super::progress::Progress;
 use super::reason::Reason;
 use crate::object::{InternedStr, Kind, Labels};
+use crate::schema;
 
 /// An existing Deployment.
 pub type Deployment = Child<DeploymentSpec>;
@@ -43,27 +45,34 @@ pub struct DeploymentSpec {
     pub paused: bool,
 }
 
-/// Move of a Deployment from one template to the next.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Replacement of old pods by those of a new template.
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
+#[schemars(!default)]
+#[x_kube(validation = schema::pace_of_a_rolling_update())]
 pub struct Strategy {
-    /// `RollingUpdate` or `Recreate`.
-    #[serde(rename = "type", skip_serializing_if = "str::is_empty")]
+    /// 'RollingUpdate' (the default) replaces them in steps, 'Recreate' ends all before the first new one.
+    #[serde(default, rename = "type", skip_serializing_if = "str::is_empty")]
+    #[schemars(schema_with = "schema::strategy_type")]
     pub kind: InternedStr,
-    /// The pace of a rolling update.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// The pace of a rolling update; a quarter of the pods at once if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rolling_update: Option<RollingUpdate>,
 }
 
-/// The pace of a rolling update. Numbers or percentages.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// The pace of a rolling update, in pods or as a percentage.
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
+#[schemars(!default)]
+#[x_kube(validation = schema::some_pace())]
 pub struct RollingUpdate {
-    /// The number of pods that there may be above the number wanted.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Pods beyond `replicas` that there may be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::amount")]
     pub max_surge: Option<Amount>,
-    /// The number of pods that may be missing.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Pods of `replicas` that may be missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::amount")]
     pub max_unavailable: Option<Amount>,
 }
 

@@ -1,5 +1,6 @@
 //! PodDisruptionBudgets: how many pods a drain may take away at a time.
 
+use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
 use super::child::{Child, ChildSpec};
@@ -7,15 +8,17 @@ use super::deployment::Amount;
 use super::pod_template::Selector;
 use super::service::Unread;
 use crate::object::{InternedStr, Kind};
+use crate::schema;
 
 /// An existing PodDisruptionBudget.
 pub type PodDisruptionBudget = Child<BudgetSpec>;
 
-/// `spec.podDisruptionBudget` of a custom resource.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+/// Bound on the pods that a drain of nodes takes away at a time.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BudgetSettings {
-    /// The pods that a drain may take away at a time.
+    /// The pods that may be missing, at least 1, or a percentage.
+    #[schemars(schema_with = "schema::amount_of_a_budget")]
     pub max_unavailable: Amount,
 }
 

@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
+use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::container::{Container, Seccomp, unless_zero};
 use super::labels::union;
 use crate::object::{InternedStr, Labels};
+use crate::schema;
+use crate::schema::parts::{SecretName, Toleration, TopologySpreadConstraint};
 
 /// `spec.template`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -153,30 +156,52 @@ pub struct Selector {
 /// A day: a bound on what probes written by hand may ask for.
 const MOST_SECONDS: u64 = 86_400;
 
-/// `spec.pod`. Lists stay as the user wrote them: they are sent, not read.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+/// Settings of the pods, beside what the kind itself sets.
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = schema::sleep_within_grace_period())]
 pub struct PodSettings {
-    /// Labels beside the operator's own.
+    /// Labels of the pods, beside the operator's own. A change restarts the pods.
+    #[serde(default, skip_serializing_if = "Labels::is_empty")]
+    #[schemars(schema_with = "schema::pod_labels")]
     pub labels: Labels,
-    /// Annotations.
+    /// Annotations of the pods. A change restarts the pods.
+    #[serde(default, skip_serializing_if = "Labels::is_empty")]
+    #[schemars(schema_with = "schema::pod_annotations")]
     pub annotations: Labels,
-    /// Labels that a node must have, beside those that the kind asks for.
+    /// Labels that a node must have to get a pod.
+    #[serde(default, skip_serializing_if = "Labels::is_empty")]
+    #[schemars(schema_with = "schema::node_selector")]
     pub node_selector: Labels,
-    /// Taints of nodes that do not keep the pods away.
+    /// Taints that do not keep the pods from a node.
+    #[serde(default, skip_serializing_if = "<[Value]>::is_empty")]
+    #[schemars(with = "Vec<Toleration>", length(max = 16))]
     pub tolerations: Box<[Value]>,
-    /// Spreading of the pods: `maxSkew`, `topologyKey` and `whenUnsatisfiable`.
+    /// Spreading of the pods over groups of nodes.
+    #[serde(default, skip_serializing_if = "<[Value]>::is_empty")]
+    #[schemars(with = "Vec<TopologySpreadConstraint>", length(max = 4), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["topologyKey", "whenUnsatisfiable"]))]
     pub topology_spread_constraints: Box<[Value]>,
-    /// The PriorityClass.
+    /// The PriorityClass of the pods.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    #[schemars(length(max = 253))]
+    #[x_kube(validation = schema::optional_name_in("priorityClassName"))]
     pub priority_class_name: InternedStr,
-    /// The Secrets for registries.
+    /// The Secrets by which images are pulled.
+    #[serde(default, skip_serializing_if = "<[Value]>::is_empty")]
+    #[schemars(with = "Vec<SecretName>", length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub image_pull_secrets: Box<[Value]>,
-    /// Seconds between the signal to end and the kill.
+    /// Seconds that a pod has to end before it is killed; Kubernetes' 30 if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 3600))]
     pub termination_grace_period_seconds: Option<i64>,
-    /// Seconds between the removal from Services and the signal to end.
-    #[serde(deserialize_with = "unless_zero")]
+    /// Seconds that a pod goes on working after it is to end, while clients learn of it. They are part of
+    /// `terminationGracePeriodSeconds`.
+    #[serde(default, deserialize_with = "unless_zero", skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 300))]
     pub pre_stop_sleep_seconds: Option<i64>,
-    /// True if the containers get variables for each Service.
+    /// True if the containers get environment variables for each Service of the namespace; false if absent: a few
+    /// thousand Services would keep a program from starting.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub enable_service_links: bool,
 }
 

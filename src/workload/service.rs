@@ -1,9 +1,11 @@
 //! Services: the part that the operator sets, and what can conflict with that.
 
+use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
 use super::child::{Child, ChildSpec};
 use crate::object::{InternedStr, Kind, Labels};
+use crate::schema;
 
 /// An existing Service.
 pub type Service = Child<ServiceSpec>;
@@ -30,25 +32,37 @@ pub struct ServiceSpec {
     pub ports: Box<[ServicePort]>,
 }
 
-/// A port of a Service.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// A port of the Service.
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
+#[schemars(!default)]
 pub struct ServicePort {
-    /// The number that clients use.
+    /// The port that clients use. Without a number as `targetPort` the container has it, too.
+    #[schemars(range(min = 1, max = 65535))]
     pub port: i32,
-    /// `TCP`, `UDP` or `SCTP`.
+    /// The transport.
+    #[serde(default = "tcp")]
+    #[schemars(schema_with = "schema::protocol")]
     pub protocol: InternedStr,
-    /// Its name, needed if there are several ports; empty to leave it as it is.
-    #[serde(skip_serializing_if = "str::is_empty")]
+    /// Its name. One is made where the Service needs it: when there are several ports.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    #[schemars(length(max = 63))]
+    #[x_kube(validation = schema::service_port_name())]
     pub name: InternedStr,
-    /// Port that the container listens on; if absent, the API server fills in `port`.
-    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "target_port")]
+    /// The port on which the container listens: a number, or a name for it; the port itself if
+    /// absent.
+    #[serde(default, deserialize_with = "target_port", skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::target_port")]
     pub target_port: Option<TargetPort>,
-    /// The port on every node; 0 to leave it as it is.
-    #[serde(skip_serializing_if = "is_zero")]
+    /// The port on every node; none if 0. It makes the Service one of type NodePort, unless somebody has made it a load
+    /// balancer.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(range(min = 0, max = 65535))]
     pub node_port: i32,
-    /// The application protocol.
-    #[serde(skip_serializing_if = "str::is_empty")]
+    /// The protocol above the transport, for example 'kubernetes.io/h2c'.
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    #[schemars(length(max = 317))]
+    #[x_kube(validation = schema::app_protocol(), validation = schema::prefix_of("appProtocol"))]
     pub app_protocol: InternedStr,
 }
 
@@ -72,6 +86,10 @@ impl ChildSpec for ServiceSpec {
     const KIND: Kind = Kind::namespaced("", "v1", "Service", "services");
     const IMMUTABLE: &'static [&'static str] = &["spec.clusterIP"];
     type Status = Unread;
+}
+
+fn tcp() -> InternedStr {
+    InternedStr::new("TCP")
 }
 
 /// `serde` passes a reference.

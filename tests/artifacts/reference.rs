@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
-use workload_operator::{api, app, generic_daemon, memcached};
+use workload_operator::{app, crds, generic_daemon, memcached};
 
 use crate::packages::is_or_becomes;
 
@@ -19,7 +19,7 @@ fn the_reference_of_the_kinds_is_what_the_schemas_say() {
          place*: no running pod is touched. [Shared types](#shared-types) come after the kinds.\n",
     );
     let mut types = Types::default();
-    for crd in api::crds() {
+    for crd in crds::crds() {
         let crd = serde_json::to_value(&crd).unwrap();
         let (spec, version) = (&crd["spec"], &crd["spec"]["versions"][0]);
         let schema = &version["schema"]["openAPIV3Schema"];

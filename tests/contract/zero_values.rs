@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use workload_operator::memcached::Images;
-use workload_operator::{api, app, generic_daemon, memcached};
+use workload_operator::{app, crds, generic_daemon, memcached};
 
 use crate::world::{APP, GENERIC_DAEMON, Kind, MEMCACHED, World};
 
@@ -100,7 +100,7 @@ fn children(kind: Kind, object: Value) -> String {
 }
 
 fn schema(kind: Kind) -> Value {
-    let crds = api::crds();
+    let crds = crds::crds();
     let crd = crds.iter().find(|crd| crd.spec.names.kind == kind.name()).expect("it has a CRD");
     let schema = crd.spec.versions[0].schema.as_ref().unwrap().open_api_v3_schema.as_ref();
     serde_json::to_value(schema.unwrap()).unwrap()

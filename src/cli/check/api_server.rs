@@ -8,9 +8,9 @@ use tokio::time::Instant;
 use super::Target;
 use super::rights::{Right, may};
 use super::{C001, C002, C003, D001, D002, Finding, K001, K002};
-use crate::api;
 use crate::app::App;
 use crate::client::{Client, Error};
+use crate::crds;
 use crate::generic_daemon::GenericDaemon;
 use crate::memcached::Memcached;
 use crate::object::{Kind, ObjectKey, Resource};
@@ -70,7 +70,7 @@ const CRD: Kind = Kind::cluster_scoped(
 
 pub(super) async fn crd_findings(client: &Client) -> Vec<Finding> {
     let ours: Vec<Value> =
-        api::crds().iter().map(|crd| serde_json::to_value(crd).expect("a CRD is JSON")).collect();
+        crds::crds().iter().map(|crd| serde_json::to_value(crd).expect("a CRD is JSON")).collect();
     let mut there = Vec::new();
     for crd in &ours {
         let name = crd["metadata"]["name"].as_str().unwrap_or_default();
@@ -180,7 +180,7 @@ fn plural(crd: &Value) -> &str {
 
 /// Our names that kinds of another group have too.
 async fn names(client: &Client) -> Finding {
-    let ours: Vec<(String, Vec<String>)> = api::crds()
+    let ours: Vec<(String, Vec<String>)> = crds::crds()
         .into_iter()
         .map(|crd| {
             let names = crd.spec.names;

@@ -89,7 +89,7 @@ fn one_that_is_paused_or_being_deleted_takes_no_turn() {
     assert_eq!(of(&memcached), Some(Standing::Rolling));
     memcached.meta.deleting = true;
     assert_eq!(of(&memcached), Some(Standing::Settled));
-    let paused = json!({"metadata": {"name": "a",
+    let paused = json!({"spec": {}, "metadata": {"name": "a",
         "annotations": {"workload-operator.example.com/paused": "true"}}});
     assert_eq!(of(&custom(&paused.to_string())), Some(Standing::Settled));
 }

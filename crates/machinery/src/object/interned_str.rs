@@ -149,6 +149,22 @@ impl<'de> Deserialize<'de> for InternedStr {
     }
 }
 
+/// The schema of any string.
+#[cfg(feature = "schemars")]
+impl schemars::JsonSchema for InternedStr {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        String::schema_name()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        String::json_schema(generator)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -13,6 +13,8 @@
 //! 314,573 of the 10,000,000 that a rule may cost, and `string()` as much again. Such fields are
 //! therefore checked by the schema where they are in lists, and sparingly by rules elsewhere.
 
+pub mod parts;
+
 use kube::core::Rule;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
@@ -22,11 +24,16 @@ const SUBDOMAIN: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-
 /// The name part of a label key, and a label value that is not empty.
 const QUALIFIED: &str = "[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?";
 
+/// `observedGeneration` while no controller has seen the object.
+pub(crate) fn unseen() -> i64 {
+    -1
+}
+
 // === names ===
 
 /// The object's name is also that of `bearers`, which must be DNS labels. A Service's must not
 /// begin with a digit on every server (RFC 1035).
-pub(super) fn dns_label_name(bearers: &str) -> Rule {
+pub(crate) fn dns_label_name(bearers: &str) -> Rule {
     Rule::new("size(self.metadata.name) <= 63 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')").message(
         format!(
             "`metadata.name` must be at most 63 characters long, consist of lower-case letters, \
@@ -39,21 +46,21 @@ pub(super) fn dns_label_name(bearers: &str) -> Rule {
 
 /// The DaemonSet controller names a ControllerRevision after the DaemonSet, `-` and up to 10
 /// characters; an object's name has at most 253.
-pub(super) fn daemon_name() -> Rule {
+pub(crate) fn daemon_name() -> Rule {
     Rule::new("size(self.metadata.name) <= 242").message(
         "`metadata.name` must be at most 242 characters long, because the DaemonSet's revisions \
          have it with 11 characters more",
     )
 }
 
-pub(super) fn object_name() -> Rule {
+pub(crate) fn object_name() -> Rule {
     rule(
         format!("self.matches('^{SUBDOMAIN}$')"),
         "`name` must be the name of an object: lower-case letters, digits, '-' and '.'",
     )
 }
 
-pub(super) fn config_key() -> Rule {
+pub(crate) fn config_key() -> Rule {
     rule(
         "self.matches('^[-._a-zA-Z0-9]+$') && self != '.' && !self.startsWith('..')".to_owned(),
         "`key` must consist of letters, digits, '-', '_' and '.', and not be '.' or begin with '..'",
@@ -62,7 +69,7 @@ pub(super) fn config_key() -> Rule {
 
 // === images and labels ===
 
-pub(super) fn image() -> Rule {
+pub(crate) fn image() -> Rule {
     rule(
         "self.matches('^[!-~]+$')".to_owned(),
         "`image` must be the name of an image, not empty and without white space, for example \
@@ -71,7 +78,7 @@ pub(super) fn image() -> Rule {
 }
 
 /// An image in place of the administrator's.
-pub(super) fn own_image() -> Rule {
+pub(crate) fn own_image() -> Rule {
     rule(
         "self.matches('^[!-~]*$')".to_owned(),
         "`image` must be the name of an image, without white space, for example 'memcached:1.6'; leave it out for the \
@@ -79,7 +86,7 @@ pub(super) fn own_image() -> Rule {
     )
 }
 
-pub(super) fn node_label() -> Rule {
+pub(crate) fn node_label() -> Rule {
     rule(
         format!("self.matches('^(({SUBDOMAIN}/)?{QUALIFIED}(=({QUALIFIED})?)?)?$')"),
         "`label` must be a node label: 'key' or 'key=value', where key and value have at most 63 \
@@ -89,7 +96,7 @@ pub(super) fn node_label() -> Rule {
 }
 
 /// The part before the '/' is a DNS name, which has at most 253 characters.
-pub(super) fn prefix_of(field: &str) -> Rule {
+pub(crate) fn prefix_of(field: &str) -> Rule {
     rule(
         "!self.contains('/') || self.indexOf('/') <= 253".to_owned(),
         &format!("`{field}` must have at most 253 characters before the '/'"),
@@ -100,7 +107,7 @@ pub(super) fn prefix_of(field: &str) -> Rule {
 
 /// Accepted by every API server: since 1.32 they take any printable ASCII but '=', before that only
 /// this (k8s.io/apimachinery/pkg/util/validation, IsEnvVarName).
-pub(super) fn env_name() -> Rule {
+pub(crate) fn env_name() -> Rule {
     rule(
         "self.matches('^[-._a-zA-Z][-._a-zA-Z0-9]*$') && self != '.' && !self.startsWith('..')"
             .to_owned(),
@@ -111,9 +118,9 @@ pub(super) fn env_name() -> Rule {
 
 /// Most characters of the values of all variables together. Kubernetes keeps an App several
 /// times: as last applied, in its Deployment, and in each of ten ReplicaSets.
-pub(super) const MOST_CHARACTERS: u32 = 65536;
+pub(crate) const MOST_CHARACTERS: u32 = 65536;
 
-pub(super) fn sum_of_values() -> Rule {
+pub(crate) fn sum_of_values() -> Rule {
     rule(
         format!("self.map(e, has(e.value) ? size(e.value) : 0).sum() <= {MOST_CHARACTERS}"),
         &format!(
@@ -123,14 +130,14 @@ pub(super) fn sum_of_values() -> Rule {
     )
 }
 
-pub(super) fn one_value() -> Rule {
+pub(crate) fn one_value() -> Rule {
     rule(
         "!has(self.valueFrom) || !has(self.value) || self.value == ''".to_owned(),
         "an environment variable must have either `value` or `valueFrom`",
     )
 }
 
-pub(super) fn one_source() -> Rule {
+pub(crate) fn one_source() -> Rule {
     rule(
         "[has(self.configMapKeyRef), has(self.secretKeyRef), has(self.fieldRef), \
          has(self.resourceFieldRef)].filter(x, x).size() == 1"
@@ -142,7 +149,7 @@ pub(super) fn one_source() -> Rule {
 
 /// The fields that a pod may learn in its environment (k8s.io/kubernetes/pkg/apis/core/validation,
 /// validEnvDownwardAPIFieldPathExpressions).
-pub(super) fn field_path() -> Rule {
+pub(crate) fn field_path() -> Rule {
     rule(
         format!(
             "self in ['metadata.name', 'metadata.namespace', 'metadata.uid', 'spec.nodeName', \
@@ -157,14 +164,14 @@ pub(super) fn field_path() -> Rule {
 }
 
 /// As [`prefix_of`], behind the quote.
-pub(super) fn field_path_prefix() -> Rule {
+pub(crate) fn field_path_prefix() -> Rule {
     rule(
         "!self.contains('/') || self.indexOf('/') - self.indexOf('[') <= 255".to_owned(),
         "`fieldPath` must have a KEY with at most 253 characters before the '/'",
     )
 }
 
-pub(super) fn resource_field() -> Rule {
+pub(crate) fn resource_field() -> Rule {
     rule(
         "self.matches('^(limits|requests)[.](cpu|memory|ephemeral-storage)$')".to_owned(),
         "`resource` must be 'limits.' or 'requests.' followed by 'cpu', 'memory' or \
@@ -173,7 +180,7 @@ pub(super) fn resource_field() -> Rule {
 }
 
 /// Divisors of an amount: the schema knows all of them, this rule which belong together.
-pub(super) fn divisor() -> Rule {
+pub(crate) fn divisor() -> Rule {
     rule(
         "!has(self.divisor) || (self.resource.endsWith('.cpu') ? \
          type(self.divisor) == int || self.divisor in [dyn(''), dyn('0'), dyn('1'), dyn('1m')] : \
@@ -184,7 +191,7 @@ pub(super) fn divisor() -> Rule {
     )
 }
 
-pub(super) fn divisor_of_a_resource(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn divisor_of_a_resource(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "description": "The unit in which it is told.",
         "x-kubernetes-int-or-string": true,
@@ -194,7 +201,7 @@ pub(super) fn divisor_of_a_resource(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-pub(super) fn field_api_version(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn field_api_version(_: &mut SchemaGenerator) -> Schema {
     words("Always 'v1'.", &["v1"])
 }
 
@@ -205,7 +212,7 @@ const LABEL_VALUE: &str = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
 
 /// The form of keys is left to the API server's check of the pod template: rules take the keys of a map for as
 /// long as a request.
-pub(super) fn pod_labels(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn pod_labels(_: &mut SchemaGenerator) -> Schema {
     labels(
         "Labels of the pods, beside the operator's own. A change restarts the pods.",
         32,
@@ -221,7 +228,7 @@ pub(super) fn pod_labels(_: &mut SchemaGenerator) -> Schema {
 }
 
 /// Labels by which the users of a Memcached identify its pods.
-pub(super) fn memcached_labels() -> Rule {
+pub(crate) fn memcached_labels() -> Rule {
     rule(
         "!has(self.pod) || !has(self.pod.labels) || !('app' in self.pod.labels || 'memcached_cr' in self.pod.labels)"
             .to_owned(),
@@ -229,7 +236,7 @@ pub(super) fn memcached_labels() -> Rule {
     )
 }
 
-pub(super) fn pod_annotations(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn pod_annotations(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "description": "Annotations of the pods. A change restarts the pods.",
         "type": "object",
@@ -250,7 +257,7 @@ pub(super) fn pod_annotations(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-pub(super) fn node_selector(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn node_selector(_: &mut SchemaGenerator) -> Schema {
     labels("Labels that a node must have to get a pod.", 16, &json!(null))
 }
 
@@ -267,21 +274,21 @@ fn labels(description: &str, most: u32, rules: &Value) -> Schema {
     schema
 }
 
-pub(super) fn topology_key() -> Rule {
+pub(crate) fn topology_key() -> Rule {
     rule(
         format!("self.matches('^({SUBDOMAIN}/)?{QUALIFIED}$')"),
         "`topologyKey` must be the key of a label, for example 'topology.kubernetes.io/zone'",
     )
 }
 
-pub(super) fn taint_key() -> Rule {
+pub(crate) fn taint_key() -> Rule {
     rule(
         format!("self.matches('^(({SUBDOMAIN}/)?{QUALIFIED})?$')"),
         "`key` must be the key of a taint, for example 'example.com/gpu'",
     )
 }
 
-pub(super) fn name_in(field: &str) -> Rule {
+pub(crate) fn name_in(field: &str) -> Rule {
     rule(
         format!("self.matches('^{SUBDOMAIN}$')"),
         &format!(
@@ -291,7 +298,7 @@ pub(super) fn name_in(field: &str) -> Rule {
 }
 
 /// As [`name_in`], of an optional field.
-pub(super) fn optional_name_in(field: &str) -> Rule {
+pub(crate) fn optional_name_in(field: &str) -> Rule {
     rule(
         format!("self.matches('^({SUBDOMAIN})?$')"),
         &format!(
@@ -300,7 +307,7 @@ pub(super) fn optional_name_in(field: &str) -> Rule {
     )
 }
 
-pub(super) fn sleep_within_grace_period() -> Rule {
+pub(crate) fn sleep_within_grace_period() -> Rule {
     rule(
         "!has(self.preStopSleepSeconds) || self.preStopSleepSeconds == 0 || self.preStopSleepSeconds < \
          (has(self.terminationGracePeriodSeconds) ? self.terminationGracePeriodSeconds : 30)"
@@ -309,7 +316,7 @@ pub(super) fn sleep_within_grace_period() -> Rule {
     )
 }
 
-pub(super) fn toleration_key() -> Rule {
+pub(crate) fn toleration_key() -> Rule {
     rule(
         "(has(self.key) && self.key != '') || (has(self.operator) && self.operator == 'Exists')"
             .to_owned(),
@@ -317,7 +324,7 @@ pub(super) fn toleration_key() -> Rule {
     )
 }
 
-pub(super) fn toleration_value() -> Rule {
+pub(crate) fn toleration_value() -> Rule {
     rule(
         "!has(self.value) || self.value == '' || !has(self.operator) || self.operator != 'Exists'"
             .to_owned(),
@@ -325,7 +332,7 @@ pub(super) fn toleration_value() -> Rule {
     )
 }
 
-pub(super) fn toleration_seconds() -> Rule {
+pub(crate) fn toleration_seconds() -> Rule {
     rule(
         "!has(self.tolerationSeconds) || (has(self.effect) && self.effect == 'NoExecute')"
             .to_owned(),
@@ -333,16 +340,16 @@ pub(super) fn toleration_seconds() -> Rule {
     )
 }
 
-pub(super) fn toleration_operator(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn toleration_operator(_: &mut SchemaGenerator) -> Schema {
     words("'Equal' (the default) compares `value`, 'Exists' does not.", &["Equal", "Exists"])
 }
 
-pub(super) fn taint_effect(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn taint_effect(_: &mut SchemaGenerator) -> Schema {
     let effects = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
     words("The effect of the taint; each of them if absent.", &effects)
 }
 
-pub(super) fn when_unsatisfiable(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn when_unsatisfiable(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "description": "'DoNotSchedule' leaves a pod pending, 'ScheduleAnyway' prefers the other nodes.",
         "type": "string",
@@ -356,7 +363,7 @@ fn words(description: &str, words: &[&str]) -> Schema {
     json_schema!({ "description": description, "type": "string", "enum": all })
 }
 
-pub(super) fn image_pull_policy(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn image_pull_policy(_: &mut SchemaGenerator) -> Schema {
     words(
         "When nodes pull the image: 'IfNotPresent' (the default), 'Always' or 'Never'. An image that is on a node lets \
          pods start there while the registry does not respond.",
@@ -369,7 +376,7 @@ pub(super) fn image_pull_policy(_: &mut SchemaGenerator) -> Schema {
 /// Amounts by resource name. No `hugepages-…`: they need volumes, which an App has not. That the
 /// name of an extended resource is well-formed is left to the API server's check of the Deployment:
 /// rules take the keys of a map for as long as a request.
-pub(super) fn quantities(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn quantities(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object",
         "maxProperties": MOST_RESOURCES,
@@ -399,7 +406,7 @@ pub(super) fn quantities(_: &mut SchemaGenerator) -> Schema {
 const MOST_RESOURCES: u64 = 7;
 
 /// Of one resource, so that the rule stays within its budget.
-pub(super) fn request_within_limit(resource: &str) -> Rule {
+pub(crate) fn request_within_limit(resource: &str) -> Rule {
     let (request, limit) =
         (format!("self.requests['{resource}']"), format!("self.limits['{resource}']"));
     let is_quantity = |value: &str| format!("(type({value}) == int || isQuantity({value}))");
@@ -418,7 +425,7 @@ pub(super) fn request_within_limit(resource: &str) -> Rule {
 }
 
 /// Extended resources are counted: whole,
-pub(super) fn whole_resources() -> Rule {
+pub(crate) fn whole_resources() -> Rule {
     let limit = "self.limits[k]";
     rule(
         format!(
@@ -430,7 +437,7 @@ pub(super) fn whole_resources() -> Rule {
 }
 
 /// and not shared (no overcommitment). What is not a quantity has a rule of its own.
-pub(super) fn extended_requests() -> Rule {
+pub(crate) fn extended_requests() -> Rule {
     let (request, limit) = ("self.requests[k]", "self.limits[k]");
     let number = |value: &str, other: &str| {
         format!("(type({value}) == int && {other} in [dyn(string(int({value})))])")
@@ -449,7 +456,7 @@ pub(super) fn extended_requests() -> Rule {
 
 // === containers ===
 
-pub(super) fn one_handler() -> Rule {
+pub(crate) fn one_handler() -> Rule {
     rule(
         "has(self.httpGet) != has(self.tcpSocket)".to_owned(),
         "a probe must have either `httpGet` or `tcpSocket`",
@@ -458,7 +465,7 @@ pub(super) fn one_handler() -> Rule {
 
 /// The kubelet never runs a probe of a port that the container does not have. Only a `targetPort` names one.
 /// (`==` of what may be a number or a text has no bounded cost.)
-pub(super) fn probes_a_named_port(probe: &str) -> Rule {
+pub(crate) fn probes_a_named_port(probe: &str) -> Rule {
     let of = |handler: &str| {
         let port = format!("self.{probe}.{handler}.port");
         format!(
@@ -474,7 +481,7 @@ pub(super) fn probes_a_named_port(probe: &str) -> Rule {
     )
 }
 
-pub(super) fn probe_port(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn probe_port(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "description": "The port: a number from 1 to 65535, or the name that is the `targetPort` of one of `ports`.",
         "x-kubernetes-int-or-string": true,
@@ -486,18 +493,18 @@ pub(super) fn probe_port(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-pub(super) fn scheme(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn scheme(_: &mut SchemaGenerator) -> Schema {
     words(
         "'HTTP' or 'HTTPS', whose certificate is not checked; 'HTTP' if absent.",
         &["HTTP", "HTTPS"],
     )
 }
 
-pub(super) fn medium(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn medium(_: &mut SchemaGenerator) -> Schema {
     words("'Memory' for a file system in memory; the node's disk if absent.", &["Memory"])
 }
 
-pub(super) fn one_volume_source() -> Rule {
+pub(crate) fn one_volume_source() -> Rule {
     rule(
         "[has(self.configMap), has(self.secret), has(self.emptyDir), \
          has(self.persistentVolumeClaim)].filter(x, x).size() == 1"
@@ -506,14 +513,14 @@ pub(super) fn one_volume_source() -> Rule {
     )
 }
 
-pub(super) fn volume_name() -> Rule {
+pub(crate) fn volume_name() -> Rule {
     rule(
         "self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')".to_owned(),
         "`name` must consist of lower-case letters, digits and '-', and begin and end with a letter or digit",
     )
 }
 
-pub(super) fn mount_path() -> Rule {
+pub(crate) fn mount_path() -> Rule {
     rule(
         "self.startsWith('/') && self != '/' && !self.contains(':')".to_owned(),
         "`mountPath` must begin with '/', be longer than that, and not contain ':'",
@@ -521,7 +528,7 @@ pub(super) fn mount_path() -> Rule {
 }
 
 /// Without '.' and '..', a path below another begins with it.
-pub(super) fn host_path() -> Rule {
+pub(crate) fn host_path() -> Rule {
     rule(
         "self.matches('^(/[^/]+)+$') && !(self + '/').matches('/[.][.]?/')".to_owned(),
         "`path` must begin with '/', be longer than that, not end with '/', and have no parts that are \
@@ -529,7 +536,7 @@ pub(super) fn host_path() -> Rule {
     )
 }
 
-pub(super) fn host_path_type(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn host_path_type(_: &mut SchemaGenerator) -> Schema {
     words(
         "What is at `path`: 'Directory' (the default), 'DirectoryOrCreate', 'File', 'FileOrCreate', 'Socket', \
          'CharDevice' or 'BlockDevice'. Where the node has something else, the pod does not start.",
@@ -545,14 +552,14 @@ pub(super) fn host_path_type(_: &mut SchemaGenerator) -> Schema {
     )
 }
 
-pub(super) fn mount_paths() -> Rule {
+pub(crate) fn mount_paths() -> Rule {
     rule(
         "self.all(v, self.exists_one(w, w.mountPath == v.mountPath))".to_owned(),
         "each of `volumes` must have a `mountPath` of its own",
     )
 }
 
-pub(super) fn security_profile(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn security_profile(_: &mut SchemaGenerator) -> Schema {
     words(
         "'Restricted' has the container run as Pod Security 'restricted' asks: not as root, and without \
          capabilities.",
@@ -562,7 +569,7 @@ pub(super) fn security_profile(_: &mut SchemaGenerator) -> Schema {
 
 /// Applying a Deployment without the name would leave the old one: `serviceAccount`, which the API server sets
 /// beside it, brings it back.
-pub(super) fn service_account_stays() -> Rule {
+pub(crate) fn service_account_stays() -> Rule {
     rule(
         "!has(oldSelf.serviceAccountName) || oldSelf.serviceAccountName == '' || \
          (has(self.serviceAccountName) && self.serviceAccountName != '')"
@@ -571,7 +578,7 @@ pub(super) fn service_account_stays() -> Rule {
     )
 }
 
-pub(super) fn no_root_if_restricted() -> Rule {
+pub(crate) fn no_root_if_restricted() -> Rule {
     rule(
         "!has(self.securityProfile) || self.securityProfile == '' || !has(self.runAsUser) || self.runAsUser > 0"
             .to_owned(),
@@ -579,14 +586,14 @@ pub(super) fn no_root_if_restricted() -> Rule {
     )
 }
 
-pub(super) fn strategy_type(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn strategy_type(_: &mut SchemaGenerator) -> Schema {
     words(
         "'RollingUpdate' (the default) replaces them in steps, 'Recreate' ends all before the first new one.",
         &["RollingUpdate", "Recreate"],
     )
 }
 
-pub(super) fn daemon_strategy(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn daemon_strategy(_: &mut SchemaGenerator) -> Schema {
     words(
         "'RollingUpdate' (the default) replaces the pods of an old template, 'OnDelete' waits until each is \
          deleted.",
@@ -594,7 +601,7 @@ pub(super) fn daemon_strategy(_: &mut SchemaGenerator) -> Schema {
     )
 }
 
-pub(super) fn pace_of_a_rolling_update() -> Rule {
+pub(crate) fn pace_of_a_rolling_update() -> Rule {
     rule(
         "!has(self.rollingUpdate) || !has(self.type) || self.type in ['', 'RollingUpdate']"
             .to_owned(),
@@ -602,7 +609,7 @@ pub(super) fn pace_of_a_rolling_update() -> Rule {
     )
 }
 
-pub(super) fn pace_of_nodes() -> Rule {
+pub(crate) fn pace_of_nodes() -> Rule {
     rule(
         "!has(self.maxUnavailable) || self.maxUnavailable in [dyn(0)] || !has(self.updateStrategy) || \
          self.updateStrategy in ['', 'RollingUpdate']"
@@ -612,7 +619,7 @@ pub(super) fn pace_of_nodes() -> Rule {
 }
 
 /// A node has one value of a label.
-pub(super) fn label_and_selector() -> Rule {
+pub(crate) fn label_and_selector() -> Rule {
     let (key, value) = ("self.label.split('=')[0]", "self.label.split('=')[1]");
     rule(
         format!(
@@ -624,7 +631,7 @@ pub(super) fn label_and_selector() -> Rule {
 }
 
 /// With neither, no pod could be replaced.
-pub(super) fn some_pace() -> Rule {
+pub(crate) fn some_pace() -> Rule {
     rule(
         "!has(self.maxSurge) || !has(self.maxUnavailable) || !(self.maxSurge in [dyn(0), dyn('0%')]) || \
          !(self.maxUnavailable in [dyn(0), dyn('0%')])"
@@ -633,15 +640,15 @@ pub(super) fn some_pace() -> Rule {
     )
 }
 
-pub(super) fn amount(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn amount(_: &mut SchemaGenerator) -> Schema {
     amount_of("A number of pods, or a percentage such as '25%'.", (0, 0))
 }
 
-pub(super) fn amount_of_a_budget(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn amount_of_a_budget(_: &mut SchemaGenerator) -> Schema {
     amount_of("The pods that may be missing, at least 1, or a percentage such as '25%'.", (1, 1))
 }
 
-pub(super) fn amount_of_nodes(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn amount_of_nodes(_: &mut SchemaGenerator) -> Schema {
     amount_of(
         "Nodes whose pod may be missing during a rolling update, a number or a percentage such as '10%'; 1 if \
          absent.",
@@ -668,7 +675,7 @@ fn amount_of(description: &str, (least, least_share): (u32, u32)) -> Schema {
 const MEMORY: &str = "quantity(has(self.memory) && self.memory != '' ? self.memory : '64Mi')";
 
 /// The formula of the default limit (`memory_needed`), without what more than 1,024 connections need.
-pub(super) fn memory_limit() -> Rule {
+pub(crate) fn memory_limit() -> Rule {
     let limit = "self.resources.limits['memory']";
     rule(
         format!(
@@ -680,21 +687,21 @@ pub(super) fn memory_limit() -> Rule {
     )
 }
 
-pub(super) fn exporter_port() -> Rule {
+pub(crate) fn exporter_port() -> Rule {
     rule(
         "!has(self.exporter) || self.containerPort != 9150".to_owned(),
         "`containerPort` must not be 9150, which is the port of the `exporter`",
     )
 }
 
-pub(super) fn connections() -> Rule {
+pub(crate) fn connections() -> Rule {
     rule(
         "self == 0 || self >= 512".to_owned(),
         "`maxConnections` must be at least 512; leave it out for memcached's 1024",
     )
 }
 
-pub(super) fn item_size() -> Rule {
+pub(crate) fn item_size() -> Rule {
     rule(
         format!(
             "!has(self.maxItemSize) || self.maxItemSize == '' || \
@@ -724,7 +731,7 @@ const MEMCACHED_OPTIONS: &[&str] = &[
     "read_buf_mem_limit=[1-9][0-9]{1,3}",
 ];
 
-pub(super) fn memcached_options() -> Rule {
+pub(crate) fn memcached_options() -> Rule {
     rule(
         format!("self.all(o, o.matches('^({})$'))", MEMCACHED_OPTIONS.join("|")),
         "`options` must be settings of memcached's -o with a value that memcached 1.6 takes, for example \
@@ -733,7 +740,7 @@ pub(super) fn memcached_options() -> Rule {
     )
 }
 
-pub(super) fn memcached_options_together() -> Rule {
+pub(crate) fn memcached_options_together() -> Rule {
     rule(
         "!self.exists(o, o in ['no_lru_maintainer', 'no_modern']) || !self.exists(o, o.startsWith('temporary_ttl='))"
             .to_owned(),
@@ -741,7 +748,7 @@ pub(super) fn memcached_options_together() -> Rule {
     )
 }
 
-pub(super) fn memcached_probe(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn memcached_probe(_: &mut SchemaGenerator) -> Schema {
     words(
         "'TCP' (the default) has a pod ready when its port accepts a connection, 'None' at once.",
         &["TCP", "None"],
@@ -754,12 +761,12 @@ const PORT_NAME: &str = "^([a-z0-9]+-)*[a-z0-9]*[a-z][a-z0-9]*(-[a-z0-9]+)*$";
 /// Empty, as some clients write what is not set, or the name of a container's port.
 const TARGET_PORT: &str = "^(([a-z0-9]+-)*[a-z0-9]*[a-z][a-z0-9]*(-[a-z0-9]+)*)?$";
 
-pub(super) fn protocol(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn protocol(_: &mut SchemaGenerator) -> Schema {
     words("The transport: 'TCP' (the default), 'UDP' or 'SCTP'.", &["TCP", "UDP", "SCTP"])
 }
 
 /// A number, or an IANA_SVC_NAME (k8s.io/apimachinery/pkg/util/validation, IsValidPortName).
-pub(super) fn target_port(_: &mut SchemaGenerator) -> Schema {
+pub(crate) fn target_port(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "description": "The port on which the container listens: a number from 1 to 65535, or a name \
             for it of at most 15 lower-case letters, digits and single '-' between them, with at \
@@ -773,7 +780,7 @@ pub(super) fn target_port(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-pub(super) fn service_port_name() -> Rule {
+pub(crate) fn service_port_name() -> Rule {
     rule(
         "self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$')".to_owned(),
         "`name` must consist of lower-case letters, digits and '-', and begin and end with a letter \
@@ -781,7 +788,7 @@ pub(super) fn service_port_name() -> Rule {
     )
 }
 
-pub(super) fn app_protocol() -> Rule {
+pub(crate) fn app_protocol() -> Rule {
     rule(
         format!("self.matches('^(({SUBDOMAIN}/)?{QUALIFIED})?$')"),
         "`appProtocol` must be a name such as 'http' or 'kubernetes.io/h2c'",
@@ -789,7 +796,7 @@ pub(super) fn app_protocol() -> Rule {
 }
 
 /// '' is TCP too, and the list's keys do not know that.
-pub(super) fn ports_differ() -> Rule {
+pub(crate) fn ports_differ() -> Rule {
     rule(
         "self.all(p, p.protocol != '' || !self.exists(q, q.port == p.port && q.protocol == 'TCP'))"
             .to_owned(),
@@ -797,7 +804,7 @@ pub(super) fn ports_differ() -> Rule {
     )
 }
 
-pub(super) fn port_names() -> Rule {
+pub(crate) fn port_names() -> Rule {
     rule(
         "self.all(p, !has(p.name) || p.name == '' || self.exists_one(q, has(q.name) && q.name == p.name)) && \
          self.all(p, !has(p.nodePort) || p.nodePort == 0 || self.exists_one(q, has(q.nodePort) && \
@@ -810,7 +817,7 @@ pub(super) fn port_names() -> Rule {
 
 /// A name stands for the number of the one port that has it: with a second port, nothing would say which of the two
 /// numbers the container has. `in` is not charged for the length of what it compares, as `==` is.
-pub(super) fn target_port_names() -> Rule {
+pub(crate) fn target_port_names() -> Rule {
     rule(
         "self.all(p, !has(p.targetPort) || type(p.targetPort) == int || p.targetPort in [''] || self.exists_one(q, \
          has(q.targetPort) && q.targetPort in [p.targetPort]))"

@@ -1,65 +1,14 @@
-//! Parts of pods: the block `pod`, which every kind has, and parts of containers that several kinds have.
+//! Schemas of parts of pods that are sent as the user wrote them: tolerations, probes, volumes. The operator decodes
+//! them as JSON values.
 
-use std::collections::BTreeMap;
-
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::KubeSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use super::schema;
-
-/// Settings of the pods, beside what the kind itself sets.
-#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
-#[serde(rename_all = "camelCase")]
-#[x_kube(validation = schema::sleep_within_grace_period())]
-pub struct PodSettings {
-    /// Labels of the pods, beside the operator's own. A change restarts the pods.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(schema_with = "schema::pod_labels")]
-    pub labels: BTreeMap<String, String>,
-    /// Annotations of the pods. A change restarts the pods.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(schema_with = "schema::pod_annotations")]
-    pub annotations: BTreeMap<String, String>,
-    /// Labels that a node must have to get a pod.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(schema_with = "schema::node_selector")]
-    pub node_selector: BTreeMap<String, String>,
-    /// Taints that do not keep the pods from a node.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 16))]
-    pub tolerations: Vec<Toleration>,
-    /// Spreading of the pods over groups of nodes.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 4), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["topologyKey", "whenUnsatisfiable"]))]
-    pub topology_spread_constraints: Vec<TopologySpreadConstraint>,
-    /// The PriorityClass of the pods.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 253))]
-    #[x_kube(validation = schema::optional_name_in("priorityClassName"))]
-    pub priority_class_name: Option<String>,
-    /// The Secrets by which images are pulled.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
-    pub image_pull_secrets: Vec<SecretName>,
-    /// Seconds that a pod has to end before it is killed; Kubernetes' 30 if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0, max = 3600))]
-    pub termination_grace_period_seconds: Option<i64>,
-    /// Seconds that a pod goes on working after it is to end, while clients learn of it. They are part of
-    /// `terminationGracePeriodSeconds`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0, max = 300))]
-    pub pre_stop_sleep_seconds: Option<i64>,
-    /// True if the containers get environment variables for each Service of the namespace; false if absent: a few
-    /// thousand Services would keep a program from starting.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub enable_service_links: Option<bool>,
-}
+use crate::schema;
 
 /// A taint that does not keep the pods from a node.
-#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
+#[derive(KubeSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = schema::toleration_key(), validation = schema::toleration_value(), validation = schema::toleration_seconds())]
 pub struct Toleration {
@@ -89,7 +38,7 @@ pub struct Toleration {
 }
 
 /// Spreading of the pods over the nodes with each value of a label.
-#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
+#[derive(KubeSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TopologySpreadConstraint {
     /// The largest difference between the numbers of pods.
@@ -105,7 +54,7 @@ pub struct TopologySpreadConstraint {
 }
 
 /// The name of a Secret.
-#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
+#[derive(KubeSchema, Serialize)]
 pub struct SecretName {
     /// The Secret's name.
     #[schemars(length(max = 253))]
@@ -113,33 +62,8 @@ pub struct SecretName {
     pub name: String,
 }
 
-/// Bound on the pods that a drain of nodes takes away at a time.
-#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
-#[serde(rename_all = "camelCase")]
-pub struct PodDisruptionBudget {
-    /// The pods that may be missing, at least 1, or a percentage.
-    #[schemars(schema_with = "schema::amount_of_a_budget")]
-    pub max_unavailable: IntOrString,
-}
-
-// === Containers ===
-
-/// Compute resources of a container.
-#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
-#[x_kube(validation = schema::request_within_limit("cpu"), validation = schema::request_within_limit("memory"), validation = schema::request_within_limit("ephemeral-storage"), validation = schema::whole_resources(), validation = schema::extended_requests())]
-pub struct Resources {
-    /// The most that may be used, by resource name.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(schema_with = "schema::quantities")]
-    pub limits: BTreeMap<String, Quantity>,
-    /// Amounts that are kept free, by resource name. The limit where absent.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(schema_with = "schema::quantities")]
-    pub requests: BTreeMap<String, Quantity>,
-}
-
 /// A check of the container by the kubelet, with one of `httpGet` and `tcpSocket`.
-#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
+#[derive(KubeSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = schema::one_handler())]
 pub struct Probe {
@@ -168,7 +92,7 @@ pub struct Probe {
 }
 
 /// An HTTP GET to the pod.
-#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
+#[derive(KubeSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpGet {
     /// The path, for example '/healthz'; '/' if absent.
@@ -185,7 +109,7 @@ pub struct HttpGet {
 }
 
 /// A connection to the pod.
-#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
+#[derive(KubeSchema, Serialize)]
 pub struct TcpSocket {
     /// The port: a number, or the name that is the `targetPort` of one of `ports`.
     #[schemars(schema_with = "schema::probe_port")]
@@ -193,7 +117,7 @@ pub struct TcpSocket {
 }
 
 /// A volume, and where the container finds it.
-#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
+#[derive(KubeSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = schema::one_volume_source())]
 pub struct Volume {
@@ -223,7 +147,7 @@ pub struct Volume {
 }
 
 /// A ConfigMap as files.
-#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
+#[derive(KubeSchema, Serialize)]
 pub struct ConfigMapVolume {
     /// The ConfigMap's name.
     #[schemars(length(max = 253))]
@@ -235,7 +159,7 @@ pub struct ConfigMapVolume {
 }
 
 /// A Secret as files.
-#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
+#[derive(KubeSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SecretVolume {
     /// The Secret's name.
@@ -248,7 +172,7 @@ pub struct SecretVolume {
 }
 
 /// An empty directory.
-#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
+#[derive(KubeSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EmptyDirVolume {
     /// 'Memory' for a file system in memory, which counts as the container's; the node's disk if absent.
@@ -262,7 +186,7 @@ pub struct EmptyDirVolume {
 }
 
 /// A PersistentVolumeClaim of the namespace.
-#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
+#[derive(KubeSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClaimVolume {
     /// The claim's name.

@@ -1,4 +1,4 @@
-//! The custom resources as a person writes them: types, defaults and validation. No behaviour.
+//! The CustomResourceDefinitions, generated from the specs and statuses of the kinds.
 //!
 //! Guarantees
 //! - [`crds`] is the one source of `artifacts/crds/`: the files are generated from these types,
@@ -11,31 +11,6 @@
 //! - An object that no controller has seen says so: `status` defaults to observedGeneration -1
 //!   and Ready=Unknown, so no tool calls it healthy.
 //! - `null` means the same as absent: no field is nullable.
-//!
-//! The operator does not hold these types in memory: each reconciler has a view of what it reads.
-//! This room is for schemas, for tests and for people who write clients.
-
-// `KubeSchema` makes a helper type, of the same visibility, that nobody can reach.
-#![allow(unreachable_pub)]
-
-mod condition;
-mod pod;
-mod memcached;
-mod generic_daemon;
-mod app;
-mod schema;
-
-pub use app::{
-    App, AppSpec, AppStatus, EnvVar, EnvVarSource, FieldSelector, KeySelector,
-    ResourceFieldSelector, RollingUpdate, ServicePort, Strategy,
-};
-pub use condition::Condition;
-pub use generic_daemon::{GenericDaemon, GenericDaemonSpec, GenericDaemonStatus};
-pub use memcached::{Memcached, MemcachedSpec, MemcachedStatus};
-pub use pod::{
-    ClaimVolume, ConfigMapVolume, EmptyDirVolume, HttpGet, PodDisruptionBudget, PodSettings, Probe,
-    Resources, SecretName, SecretVolume, TcpSocket, Toleration, TopologySpreadConstraint, Volume,
-};
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray,
@@ -43,16 +18,15 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use kube::CustomResourceExt;
 use serde_json::{Value, json};
 
+use crate::app::spec::App;
+use crate::generic_daemon::spec::GenericDaemon;
+use crate::memcached::spec::Memcached;
+
 /// The CustomResourceDefinitions, by name.
 pub fn crds() -> Vec<CustomResourceDefinition> {
     let mut crds = vec![App::crd(), GenericDaemon::crd(), Memcached::crd()];
     crds.iter_mut().for_each(finish);
     crds
-}
-
-/// `observedGeneration` while no controller has seen the object.
-fn unseen() -> i64 {
-    -1
 }
 
 /// Completes what the derives made: the status' defaults, and no nullable field. (The API server
@@ -110,5 +84,23 @@ fn forbid_null(schema: &mut JSONSchemaProps) {
     }
     if let Some(JSONSchemaPropsOrArray::Schema(items)) = &mut schema.items {
         forbid_null(items);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_crds_are_those_of_the_kinds() {
+        let mut kinds =
+            crate::workload::KINDS.map(|kind| (kind.resource(), kind.version, kind.kind));
+        kinds.sort_unstable_by_key(|(.., kind)| *kind);
+        let crds = crds();
+        let names = crds.iter().map(|crd| {
+            let name = crd.metadata.name.clone().unwrap_or_default();
+            (name, crd.spec.versions[0].name.as_str(), crd.spec.names.kind.as_str())
+        });
+        assert_eq!(names.collect::<Vec<_>>(), kinds);
     }
 }

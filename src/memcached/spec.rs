@@ -1,25 +1,25 @@
-//! Memcached.
+//! Memcached's custom resource: spec, status and their rules. The CRD and the decoding follow from these types.
 
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
 
-use super::Condition;
-use super::pod::{PodDisruptionBudget, PodSettings, Resources};
-use super::schema;
+use crate::object::{InternedStr, Quantity};
+use crate::schema;
+use crate::workload::container::unless_zero;
+use crate::workload::{BudgetSettings, Condition, PodSettings, Resources};
 
 /// Number of memcached instances, their port, and their settings.
-#[derive(CustomResource, KubeSchema, Serialize, Deserialize, Debug, Clone, PartialEq)]
+#[derive(CustomResource, KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[kube(
     group = "cache.example.com",
     version = "v1alpha1",
     kind = "Memcached",
     plural = "memcacheds",
     namespaced,
-    status = "MemcachedStatus",
+    status = "Status",
     shortname = "mc",
     category = "workloads",
     doc = "A few memcached instances, and a headless Service of the same name by which clients find them.",
-    derive = "PartialEq",
     scale(
         spec_replicas_path = ".spec.size",
         status_replicas_path = ".status.size",
@@ -34,94 +34,95 @@ use super::schema;
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = schema::memory_limit(), validation = schema::item_size(), validation = schema::exporter_port(), validation = schema::memcached_labels())]
-pub struct MemcachedSpec {
+pub struct Spec {
     /// Number of instances, at most 3 unless the administrator has raised that. No more than this run at once,
     /// pods that are ending apart.
     #[serde(default = "one")]
     #[schemars(range(min = 0, max = 3))]
     pub size: i32,
     /// The TCP port on which each instance listens.
-    #[serde(default = "memcached_port")]
+    #[serde(default = "default_port")]
     #[schemars(range(min = 0, max = 65535))]
     pub container_port: i32,
     /// The image; the one that the administrator set for all (MEMCACHED_IMAGE) if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "str::is_empty")]
     #[schemars(length(max = 512))]
     #[x_kube(validation = schema::own_image())]
-    pub image: Option<String>,
+    pub image: InternedStr,
     /// The memory for items, for example '256Mi'; 64Mi if absent. A change restarts the pods, which then are
     /// empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
+        with = "String",
         length(max = 8),
         regex(pattern = r"^((1[6-9]|[2-9][0-9]|[1-9][0-9]{2,5})Mi|[1-9][0-9]{0,2}Gi)?$")
     )]
-    pub memory: Option<String>,
+    pub memory: Option<Quantity>,
     /// The most client connections of an instance; memcached's 1024 if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "unless_zero", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 65536))]
     #[x_kube(validation = schema::connections())]
     pub max_connections: Option<i32>,
     /// Threads of an instance; memcached's 4 if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "unless_zero", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 64))]
     pub threads: Option<i32>,
     /// The largest item, for example '8Mi', at most half of the memory; memcached's 1Mi if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "str::is_empty")]
     #[schemars(length(max = 5), regex(pattern = "^([1-9][0-9]{0,2}Mi)?$"))]
-    pub max_item_size: Option<String>,
+    pub max_item_size: InternedStr,
     /// Further settings of memcached's option -o, for example 'idle_timeout=600'. Those of files, TLS, the proxy and
     /// privileges cannot be set, and neither can those whose meaning differs between versions of 1.6
     /// (slab_chunk_max, slab_sizes).
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "<[InternedStr]>::is_empty")]
     #[schemars(length(max = 16), inner(length(max = 64), regex(pattern = "^[a-z_]+(=[a-z0-9.]+)?$")), extend("x-kubernetes-list-type" = "set"))]
     #[x_kube(validation = schema::memcached_options(), validation = schema::memcached_options_together())]
-    pub options: Vec<String>,
+    pub options: Box<[InternedStr]>,
     /// Limits and requests of memcached's container. Where absent: a request of 100m of CPU, and a request and a limit
     /// of memory by what memcached needs beside `memory` for its tables and connections.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resources: Option<Resources>,
+    pub resources: Option<Box<Resources>>,
     /// A second container in each pod that exports memcached's metrics on port 9150, 'metrics'; none if
     /// absent. A change restarts the pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub exporter: Option<Exporter>,
+    pub exporter: Option<Box<Exporter>>,
     /// 'TCP' (the default) has a pod ready when its port accepts a connection, 'None' at once.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "str::is_empty")]
     #[schemars(schema_with = "schema::memcached_probe")]
-    pub readiness_probe: Option<String>,
+    pub readiness_probe: InternedStr,
     /// Seconds for which a pod must be ready before it counts as available; 0 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 3600))]
     pub min_ready_seconds: Option<i32>,
     /// Bound on the pods that a drain of nodes takes away at a time; none if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pod_disruption_budget: Option<PodDisruptionBudget>,
+    pub pod_disruption_budget: Option<Box<BudgetSettings>>,
     /// Settings of the pods. A change restarts the pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pod: Option<PodSettings>,
+    pub pod: Option<Box<PodSettings>>,
 }
 
 /// The exporter of memcached's metrics.
-#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Exporter {
     /// The image; the one that the administrator set for all (MEMCACHED_EXPORTER_IMAGE) if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "str::is_empty")]
     #[schemars(length(max = 512))]
     #[x_kube(validation = schema::own_image())]
-    pub image: Option<String>,
+    pub image: InternedStr,
     /// Limits and requests of the container. Where absent: requests of 10m of CPU and 32Mi of memory, a limit of 64Mi.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<Resources>,
 }
 
 /// Observed state.
-#[derive(KubeSchema, Serialize, Deserialize, Debug, Clone, Default, PartialEq)]
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct MemcachedStatus {
+pub struct Status {
     /// The metadata.generation that this status speaks of; -1 while no controller has seen the
     /// object.
-    #[serde(default = "super::unseen")]
+    #[serde(default = "crate::schema::unseen")]
     #[schemars(range(min = -1))]
     pub observed_generation: i64,
     /// Number of pods.
@@ -133,22 +134,24 @@ pub struct MemcachedStatus {
     /// Selects the pods; read by HorizontalPodAutoscalers through the scale subresource.
     #[serde(default)]
     #[schemars(length(max = 1024))]
-    pub selector: String,
+    pub selector: InternedStr,
     /// The names of the pods, sorted.
     #[serde(default)]
     #[schemars(length(max = 16), inner(length(max = 253)), extend("x-kubernetes-list-type" = "set"))]
-    pub nodes: Vec<String>,
+    pub nodes: Box<[InternedStr]>,
     /// Ready, Reconciling and Stalled sum up; Available, Progressing and Degraded say more.
     #[serde(default)]
     #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
-    pub conditions: Vec<Condition>,
+    pub conditions: Box<[Condition]>,
 }
+
+/// memcached's default port, registered at IANA.
+pub(super) const DEFAULT_PORT: i32 = 11211;
 
 fn one() -> i32 {
     1
 }
 
-/// IANA's port of memcached.
-fn memcached_port() -> i32 {
-    11211
+fn default_port() -> i32 {
+    DEFAULT_PORT
 }
