@@ -260,4 +260,4 @@ pub async fn finalize(memcached: Arc<Memcached>, cx: Context<Memcached>) -> Resu
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
-mod passes;
+mod reconciles;

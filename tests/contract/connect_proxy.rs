@@ -201,7 +201,7 @@ async fn the_proxy_of_the_kubeconfig_wins() {
     let proxy = ConnectProxy::start(&world, false).await;
     let url = format!("http://user:p%40ss@127.0.0.1:{}", proxy.port);
     let files = Kubeconfigs::of(&world, Some(&url)).await;
-    let environment = [("HTTPS_PROXY", "socks5://no.such.proxy:1"), ("NO_PROXY", "*")];
+    let environment = [("HTTPS_PROXY", "socks4://no.such.proxy:1"), ("NO_PROXY", "*")];
     all_commands_work(&world, &files, &environment, "cart").await;
     assert!(!proxy.asked().is_empty());
 }

@@ -46,7 +46,7 @@ struct Status {
 view!(Foo: Kind::namespaced("samplecontroller.k8s.io", "v1alpha1", "Foo", "foos"));
 view!(Deployment { metadata: Meta<Applied> }: Kind::namespaced("apps", "v1", "Deployment", "deployments"));
 
-/// One pass: brings a Foo's Deployment and its status to what they should be.
+/// One reconcile: brings a Foo's Deployment and its status to what they should be.
 async fn reconcile(foo: Arc<Foo>, cx: Context<Foo>) -> Result<Action, Problem> {
     let Spec { deployment_name: name, replicas } = &foo.spec;
     if name.is_empty() {

@@ -59,7 +59,7 @@ struct Status {
 view!(Foo: Kind::namespaced("samplecontroller.k8s.io", "v1alpha1", "Foo", "foos"));
 view!(Deployment: Kind::namespaced("apps", "v1", "Deployment", "deployments"));
 
-// === One pass. ===
+// === One reconcile. ===
 
 struct FooReconciler {
     client: Client,

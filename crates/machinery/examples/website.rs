@@ -125,8 +125,12 @@ async fn reconcile(site: &Website, cx: &Context<Website>) -> Result<i64, Problem
     Ok(deployment.status["availableReplicas"].as_i64().unwrap_or(0))
 }
 
-/// One pass, with its outcome in the status.
-async fn pass(site: Arc<Website>, cx: Context<Website>, to: &Directory) -> Result<Action, Problem> {
+/// One reconcile, with its outcome in the status.
+async fn reported(
+    site: Arc<Website>,
+    cx: Context<Website>,
+    to: &Directory,
+) -> Result<Action, Problem> {
     let (children, announced) = (reconcile(&site, &cx).await, to.announce(&site, true).await);
     let outcome = children.and_then(|available| announced.map(|()| available));
     let (available, reason, message) = match &outcome {
@@ -181,7 +185,7 @@ async fn main() -> ExitCode {
         })
         .run(move |site, cx| {
             let directory = there.clone();
-            async move { pass(site, cx, &directory).await }
+            async move { reported(site, cx, &directory).await }
         })
         .await
 }

@@ -2,8 +2,8 @@
 //! `otel`. The spans are those of `tracing`; here is what sends them.
 //!
 //! Guarantees
-//! - Each pass is a span, with the fields of its log lines, its result and the class of its error.
-//!   Each request that the reconcile made to the API server is a child span.
+//! - Each reconcile is a span, with the fields of its log lines, its result and the class of its error.
+//!   Each request that it made to the API server is a child span.
 //! - It is configured by OpenTelemetry's own environment variables. Without an endpoint there are
 //!   no spans.
 //! - Observing never waits. Spans go into a bounded queue (`OTEL_BSP_MAX_QUEUE_SIZE`, 2,048); when

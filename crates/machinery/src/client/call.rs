@@ -215,23 +215,19 @@ impl Client {
     ) -> Result<Response<Answer>, Error> {
         let connectivity = self.connectivity();
         let permit = request.extensions().get::<Permit>().cloned();
-        let endpoint = self.shared.endpoint.as_ref();
         let answered = async {
             if let Some(plugin) = self.plugin() {
                 plugin.ready().await?;
             }
-            let address = endpoint.and_then(Endpoint::address);
+            let address = self.shared.endpoint.as_ref().and_then(Endpoint::address);
             let answer = self.shared.wire.clone().oneshot(request).await;
             answer.map_err(|error| Error::transport(error).at(address))
         };
         let answer = observe.by_deadline(answered).await.flatten();
-        let answer = answer.inspect_err(|error| {
+        let answer = answer.inspect_err(|_| {
             // A write that this process withdrew says nothing about the API server.
             if permit.is_none_or(|permit| permit.refused().is_none()) {
                 connectivity.failed();
-            }
-            if let (Error::Deadline(_), Some(endpoint)) = (error, endpoint) {
-                endpoint.suspect_connections();
             }
         })?;
         connectivity.answered(answer.status().as_u16());

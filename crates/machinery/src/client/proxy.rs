@@ -1,6 +1,7 @@
 //! The proxy of the API server: its selection, and the tunnel through it.
 
 use std::fmt;
+use std::sync::{Arc, OnceLock};
 
 use http::Uri;
 use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
@@ -12,7 +13,7 @@ use kube::client::ConfigExt;
 use kube::config::AuthInfo;
 use tokio::net::TcpStream;
 use tower::util::BoxCloneSyncService;
-use tower::{BoxError, ServiceExt};
+use tower::{BoxError, ServiceExt, service_fn};
 
 use super::Error;
 
@@ -104,7 +105,7 @@ fn intercept(proxy: &Uri, named: &str) -> Result<Intercept, Error> {
     })
 }
 
-/// As in client-go, the proxy resolves the server's name with either scheme.
+/// The proxy resolves the server's name with either scheme, as in client-go, which knows only `socks5`.
 fn is_socks(scheme: &str) -> bool {
     matches!(scheme, "socks5" | "socks5h")
 }
@@ -129,15 +130,13 @@ pub(super) fn connector(config: &kube::Config, tcp: HttpConnector) -> Result<Con
     };
     let named = origin(proxy, variable);
     let intercept = intercept(proxy, named)?;
-    let address = intercept.uri().to_string();
-    let name = format!("the proxy {} ({named})", address.trim_end_matches('/'));
-    if intercept.uri().scheme_str().is_some_and(is_socks) {
-        let mut tunnel = SocksV5::new(with_port(intercept.uri())?, tcp);
-        if let Some((user, password)) = intercept.raw_auth() {
-            tunnel = tunnel.with_auth(user.to_owned(), password.to_owned());
-        }
-        let tunnel = tunnel.map_response(MaybeHttpsStream::Http);
-        return Ok(BoxCloneSyncService::new(tunnel.map_err(move |error| no_tunnel(&name, &error))));
+    let uri = intercept.uri();
+    let (scheme, host) = (uri.scheme_str().unwrap_or_default(), uri.host().unwrap_or_default());
+    let port = uri.port().map(|port| format!(":{port}")).unwrap_or_default();
+    let name = format!("the proxy {scheme}://{host}{port} ({named})");
+    if is_socks(scheme) {
+        let connect = Socks { proxy: with_port(uri)?, name: name.into(), intercept, tcp };
+        return Ok(BoxCloneSyncService::new(service_fn(move |server| connect.clone().to(server))));
     }
     // As in client-go, a proxy with TLS is verified like the API server, but does not receive the client's
     // certificate.
@@ -151,7 +150,10 @@ pub(super) fn connector(config: &kube::Config, tcp: HttpConnector) -> Result<Con
     if let Some(credentials) = intercept.basic_auth() {
         tunnel = tunnel.with_auth(credentials.clone());
     }
-    Ok(BoxCloneSyncService::new(tunnel.map_err(move |error| no_tunnel(&name, &error))))
+    Ok(BoxCloneSyncService::new(
+        tunnel
+            .map_err(move |error| BoxError::from(NoTunnel { proxy: name, why: innermost(&error) })),
+    ))
 }
 
 /// Returns a SOCKS proxy's address with its port; 1080 is the default of curl and client-go.
@@ -161,12 +163,46 @@ fn with_port(proxy: &Uri) -> Result<Uri, Error> {
     address.map_err(|why| Error::Config(format!("the address of the proxy is not a URL: {why}")))
 }
 
-fn no_tunnel(proxy: &str, error: &(dyn std::error::Error + 'static)) -> BoxError {
-    let mut innermost = error;
-    while let Some(inner) = innermost.source() {
-        innermost = inner;
+/// A SOCKS proxy, and the connector that reaches it.
+#[derive(Clone)]
+struct Socks {
+    proxy: Uri,
+    name: Arc<str>,
+    intercept: Intercept,
+    tcp: HttpConnector,
+}
+
+impl Socks {
+    /// Opens a tunnel to `server`.
+    async fn to(self, server: Uri) -> Result<MaybeHttpsStream<TokioIo<TcpStream>>, BoxError> {
+        // hyper-util's error does not contain the reason.
+        let unreachable = Arc::new(OnceLock::new());
+        let noted = unreachable.clone();
+        let tcp = self.tcp.map_err(move |error| {
+            let _ = noted.set(innermost(&error));
+            error
+        });
+        let mut tunnel = SocksV5::new(self.proxy, tcp);
+        let credentials = self.intercept.raw_auth();
+        if let Some((user, password)) = credentials {
+            tunnel = tunnel.with_auth(user.to_owned(), password.to_owned());
+        }
+        let has_credentials = credentials.is_some();
+        tunnel.oneshot(server).await.map(MaybeHttpsStream::Http).map_err(|error| {
+            let why = match (unreachable.get(), error.to_string()) {
+                (Some(why), _) => why.clone(),
+                (None, why) if !has_credentials && why.contains("authentication") => {
+                    "it requires credentials: write user:password@ before its name".to_owned()
+                }
+                (None, why) => why,
+            };
+            NoTunnel { proxy: self.name.to_string(), why }.into()
+        })
     }
-    BoxError::from(NoTunnel { proxy: proxy.to_owned(), why: innermost.to_string() })
+}
+
+fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
+    error.source().map_or_else(|| error.to_string(), innermost)
 }
 
 #[cfg(test)]
@@ -252,6 +288,31 @@ mod tests {
         let intercept = intercept(&proxy, "x").unwrap();
         assert_eq!(intercept.uri().to_string(), "http://proxy:3128/");
         assert_eq!(intercept.basic_auth().unwrap(), "Basic dXNlcjpwQHNz");
+    }
+
+    #[tokio::test]
+    async fn an_error_of_a_socks_proxy_names_it_and_the_reason_and_no_password() {
+        let error = |proxy: String| async move {
+            let mut config = kube::Config::new("https://api.svc.x:6443".parse().unwrap());
+            config.proxy_url = Some(proxy.parse().unwrap());
+            let mut tcp = HttpConnector::new();
+            tcp.enforce_http(false);
+            let connected = connector(&config, tcp).unwrap().oneshot(config.cluster_url).await;
+            connected.map(drop).unwrap_err().to_string()
+        };
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let refusing = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            stream.read_exact(&mut [0; 3]).await.unwrap();
+            stream.write_all(&[5, 0xff]).await.unwrap();
+        };
+        let (text, ()) = tokio::join!(error(format!("socks5://{address}")), refusing);
+        assert!(text.contains(&format!("socks5://{address}")), "{text}");
+        assert!(text.contains("requires credentials"), "{text}");
+        drop(listener);
+        let text = error(format!("socks5://me:hun@ter2@{address}")).await;
+        assert!(text.to_lowercase().contains("refused") && !text.contains("ter2"), "{text}");
     }
 
     #[tokio::test]

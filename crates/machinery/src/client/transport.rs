@@ -1,7 +1,6 @@
 //! Connections: sockets, TLS, authentication.
 
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -65,8 +64,6 @@ struct Credentials {
     token: Option<TokenFile>,
     certificate: Option<CertificateFiles>,
     plugin: Option<Plugin>,
-    /// True if a call got no response in time on a connection that can still be in the pool.
-    is_suspect: AtomicBool,
 }
 
 /// hyper's client, which pools connections.
@@ -130,13 +127,7 @@ impl Endpoint {
             (auth.client_certificate, auth.client_key) = (None, None);
         }
         let plugin = exec.map(Plugin::new).transpose()?;
-        Ok(Endpoint(Arc::new(Credentials {
-            config,
-            token,
-            certificate,
-            plugin,
-            is_suspect: AtomicBool::default(),
-        })))
+        Ok(Endpoint(Arc::new(Credentials { config, token, certificate, plugin })))
     }
 
     /// Returns the host and port of the API server's URL.
@@ -147,12 +138,6 @@ impl Endpoint {
     /// Returns the credential plugin, if any.
     pub(super) fn plugin(&self) -> Option<&Plugin> {
         self.0.plugin.as_ref()
-    }
-
-    /// Makes the next call open a connection. A proxy keeps connections alive whose other half is dead, and each of
-    /// them would cost a call its deadline.
-    pub(super) fn suspect_connections(&self) {
-        self.0.is_suspect.store(true, Ordering::Relaxed);
     }
 
     /// Returns a service with its own connections.
@@ -307,8 +292,7 @@ impl Connections {
     /// yet), returns those with the last one: anonymous requests would be refused for another reason.
     fn with(&self, identity: Option<Arc<ClientCertificate>>) -> Result<Http, Error> {
         let mut current = self.current.lock();
-        let is_suspect = self.endpoint.0.is_suspect.swap(false, Ordering::Relaxed);
-        if is_suspect || identity.as_ref().map(Arc::as_ptr) != current.0.as_ref().map(Arc::as_ptr) {
+        if identity.as_ref().map(Arc::as_ptr) != current.0.as_ref().map(Arc::as_ptr) {
             match self.endpoint.http(identity.as_deref()) {
                 Ok(http) => current.1 = http,
                 Err(error) if current.0.is_none() => {
@@ -360,7 +344,7 @@ where
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicU64;
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
     use super::*;
 

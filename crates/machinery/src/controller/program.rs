@@ -235,7 +235,7 @@ impl fmt::Debug for Program {
     }
 }
 
-/// Logs once that all informers are synced, except those that are forbidden to list.
+/// Logs once that each informer is synced in every namespace that it can list, and in one at least.
 async fn announce<T>(synced: impl Future<Output = T>) -> Infallible {
     synced.await;
     tracing::info!("Ready to work: all informers are synced");

@@ -66,7 +66,7 @@ pub struct Handle {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Summary {
     /// Reconciles that ended.
-    pub passes: u64,
+    pub reconciles: u64,
     /// Reconciles that were dropped, by shutdown or with their worker. The next reconcile of the key finishes their
     /// work.
     pub dropped: u64,
@@ -110,7 +110,7 @@ impl<R: Reconciler> Controller<R> {
             retries: options.retries,
             observer: options.observer.clone().unwrap_or_else(|| Arc::new(())),
             failing: Arc::default(),
-            passes: AtomicU64::new(0),
+            reconciles: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
         };
         Controller { core, options }
@@ -174,7 +174,7 @@ impl<R: Reconciler> Controller<R> {
             let _ = timeout(LET_GO, ended(&mut workers)).await;
         }
         let summary = Summary {
-            passes: core.passes.load(Ordering::Relaxed),
+            reconciles: core.reconciles.load(Ordering::Relaxed),
             dropped: core.dropped.load(Ordering::Relaxed),
             stuck: workers.len(),
         };

@@ -107,7 +107,7 @@ impl Watchdog {
         };
         let thread = std::thread::Builder::new().name(format!("watch-{controller}"));
         if let Err(error) = thread.spawn(watch) {
-            tracing::warn!(controller, %error, "no watchdog: blocked passes will not be named");
+            tracing::warn!(controller, %error, "no watchdog: blocked reconciles will not be named");
         }
         Watchdog { _stop: stop }
     }

@@ -35,7 +35,7 @@ pub(super) struct Core<R> {
     pub(super) observer: Arc<dyn Observer>,
     /// Keys whose last reconcile failed.
     pub(super) failing: Arc<Mutex<Failing>>,
-    pub(super) passes: AtomicU64,
+    pub(super) reconciles: AtomicU64,
     pub(super) dropped: AtomicU64,
 }
 
@@ -205,7 +205,7 @@ impl<R: Reconciler> Drop for Pass<'_, R> {
                 self.core.queue.add_rate_limited(self.key, retry);
                 &self.core.dropped
             }
-            _ => &self.core.passes,
+            _ => &self.core.reconciles,
         };
         counter.fetch_add(1, Ordering::Relaxed);
         record(self.outcome);

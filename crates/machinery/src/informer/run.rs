@@ -198,7 +198,8 @@ impl<V: Resource> Informer<V> {
     }
 
     /// Returns whether the scope of a namespace has synced: its own scope, if there is one per namespace. The empty
-    /// name means cluster-scoped objects, which concern every namespace that can be listed: [`Informer::synced_except_forbidden`].
+    /// name means cluster-scoped objects, which concern every namespace that can be listed:
+    /// [`Informer::synced_except_forbidden`].
     pub fn has_synced_in(&self, namespace: &str) -> bool {
         if namespace.is_empty() {
             return self.is_synced_except_forbidden();

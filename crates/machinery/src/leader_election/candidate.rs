@@ -10,10 +10,10 @@ use super::config::Config;
 use super::record::{Claim, Record, decide};
 use crate::object::{ResourceVersion, Uid};
 
-/// Largest delay of a read of another process's lease, as a share of `retry`, so that candidates do not move in
+/// Largest delay of a read of another process's lease, as a share of `retry_period`, so that candidates do not move in
 /// lockstep (client-go adds up to 1.2, which would make takeovers slower).
 const JITTER: f64 = 0.2;
-/// Delay before a retry after an error, as a share of `retry`: the lease is running out.
+/// Delay before a retry after an error, as a share of `retry_period`: the lease is running out.
 const HASTE: f64 = 0.25;
 /// Largest such delay with permission, as a share of the rest of it.
 const HURRY: f64 = 0.1;

@@ -20,8 +20,8 @@ pub struct Config {
     /// Default 2 s.
     pub in_flight: Duration,
     /// Largest ratio of the rates of two clocks. Default 2: one clock at double rate. Clocks kept by NTP differ by a
-    /// factor of less than 1.001. With 1.02, the holder of a 15 s lease can write for 10 s (`renew_deadline`) instead of 5.5
-    /// s without a response from the API server.
+    /// factor of less than 1.001. With 1.02, the holder of a 15 s lease can write for 10 s (`renew_deadline`) without a
+    /// response from the API server, instead of 5.5 s.
     pub clock_ratio: f64,
 }
 
@@ -47,7 +47,8 @@ pub enum ConfigError {
     ClockRatio(f64),
     /// client-go requires the same.
     #[error(
-        "the retry period must be more than 0 and less than the renew deadline ({renew_deadline:?}), not {retry_period:?}"
+        "the retry period must be more than 0 and less than the renew deadline ({renew_deadline:?}), not \
+         {retry_period:?}"
     )]
     Retry {
         /// Retry period.
@@ -87,8 +88,8 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Returns the time for which the holder can write after a renewal was sent: `min(renew_deadline, lease_duration / clock_ratio -
-    /// in_flight)`; 5.5 s with the defaults.
+    /// Returns the time for which the holder can write after a renewal was sent: `min(renew_deadline, lease_duration /
+    /// clock_ratio - in_flight)`; 5.5 s with the defaults.
     pub fn validity(&self) -> Duration {
         let ratio = if self.clock_ratio >= 1.0 { self.clock_ratio } else { 1.0 };
         self.lease_duration.div_f64(ratio).saturating_sub(self.in_flight).min(self.renew_deadline)

@@ -60,7 +60,7 @@ trait AnyInformer: Send + Sync {
     fn as_any(&self) -> &dyn Any;
 }
 
-/// Completes when an informer is synced or forbidden to list.
+/// Completes when an informer is ready, see [`Informer::synced_except_forbidden`].
 pub(super) type Synced = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The parts of a controller: its client, its recorder of Events, its queue, and the stores of its views.
@@ -192,7 +192,7 @@ impl Informers {
         self.find(TypeId::of::<V>())?.as_any().downcast_ref()
     }
 
-    /// Completes when the informers of all `views` are synced or forbidden to list ([`Informer::synced_except_forbidden`]).
+    /// Completes when the informers of all `views` are ready, see [`Informer::synced_except_forbidden`].
     pub(super) fn synced_except_forbidden(
         &self,
         views: &[TypeId],

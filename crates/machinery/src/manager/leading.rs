@@ -54,7 +54,7 @@ pub(super) struct Lead {
     pub(super) leadership: Option<Leadership>,
 }
 
-/// Barrier that a new leader reconciler when its stores show what the last leader wrote. A watch can lag, or be dead
+/// Barrier that a new leader passes when its stores show what the last leader wrote. A watch can lag, or be dead
 /// without a sign of it. Then a reconcile would use an older spec than the last leader and revert its work.
 #[derive(Clone)]
 pub(super) struct Barrier {
@@ -312,7 +312,7 @@ impl<R: Reconciler> Reconciler for WhileLeading<R> {
         };
         // Removed before the reconcile, which does not cover a later deletion.
         let taken = self.skipped.gone.lock().take(key);
-        let mut taken = StartedReconcile { key: taken, skipped: &self.skipped };
+        let mut taken = TakenDeletion { key: taken, skipped: &self.skipped };
         let Some(action) = self.within_term(term, self.reconciler.reconcile(key)).await else {
             self.skipped.any.notify_one();
             return Ok(Action::Done);
@@ -346,12 +346,12 @@ impl<R> WhileLeading<R> {
 }
 
 /// The key of a deleted object. Drop puts it back unless the reconcile succeeded.
-struct StartedReconcile<'a> {
+struct TakenDeletion<'a> {
     key: Option<ObjectKey>,
     skipped: &'a Skipped,
 }
 
-impl Drop for StartedReconcile<'_> {
+impl Drop for TakenDeletion<'_> {
     fn drop(&mut self) {
         self.skipped.gone.lock().extend(self.key.take());
     }

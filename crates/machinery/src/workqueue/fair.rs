@@ -263,7 +263,7 @@ impl<K: Key> FairQueue<K> {
             // 0: not overdue. The more overdue wins; on a tie, the later, that is higher, priority.
             let overdue = match priority {
                 Priority::High => 0,
-                _ => (self.passed_over[at] + 1).saturating_sub(Priority::SHARES[at]),
+                _ => (self.passed_over[at] + 1).saturating_sub(Priority::MAX_INTERVALS[at]),
             };
             if chosen.is_none_or(|(most, _)| overdue >= most) {
                 chosen = Some((overdue, priority));

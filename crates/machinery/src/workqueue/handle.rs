@@ -44,7 +44,7 @@ struct Shared<K: Key> {
     observer: Box<dyn Observer>,
 }
 
-/// A value with its own pair of cache queues, because processors fetch queues in pairs: threads that wait for the lock do
+/// A value with its own pair of cache lines, because processors fetch lines in pairs: threads that wait for the lock do
 /// not load adjacent data.
 #[repr(align(128))]
 struct Aligned<T>(T);

@@ -15,7 +15,7 @@ pub trait Key: Clone + Eq + Hash + Debug + Send + Sync + 'static {
     fn tenant(&self) -> &Self::Tenant;
 }
 
-/// Urgency of a key. A higher priority goes first, but cannot starve a lower one: see [`Priority::SHARES`].
+/// Urgency of a key. A higher priority goes first, but cannot starve a lower one: see [`Priority::MAX_INTERVALS`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
     /// Retries after the second consecutive failure. Only the queue uses this; a request from outside with it gets
@@ -36,7 +36,7 @@ impl Priority {
     /// Maximum gets between two of a priority with waiting keys, in the order of [`Priority::ALL`], however many keys
     /// arrive above it. For [`Priority::Retry`], only gets at which the overall limit permits a retry count. One get in
     /// eight is enough to finish an initial list under load, and costs urgent keys at most an eighth of the speed.
-    pub const SHARES: [u32; 3] = [16, 8, 1];
+    pub const MAX_INTERVALS: [u32; 3] = [16, 8, 1];
 
     /// A static word, for metric labels.
     pub fn as_str(self) -> &'static str {

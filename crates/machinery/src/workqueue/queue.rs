@@ -30,7 +30,7 @@ pub(super) struct Next<K> {
 /// Ready keys and keys being processed, without timers.
 pub(super) struct Queue<K: Key> {
     pub(super) items: Items<K>,
-    pub(super) queues: FairQueue<K>,
+    pub(super) fair: FairQueue<K>,
     /// Items being processed and when their runs began.
     runs: HashMap<u32, Nanos>,
 }
@@ -40,7 +40,7 @@ pub(super) struct Queue<K: Key> {
 impl<K: Key> Queue<K> {
     /// `share`: while another tenant waits, a tenant with this many running keys is skipped.
     pub(super) fn new(share: usize) -> Queue<K> {
-        Queue { items: Items::new(), queues: FairQueue::new(share), runs: HashMap::new() }
+        Queue { items: Items::new(), fair: FairQueue::new(share), runs: HashMap::new() }
     }
 
     pub(super) fn processing(&self) -> usize {
@@ -50,7 +50,7 @@ impl<K: Key> Queue<K> {
     /// Returns the item of a key, created if necessary. The caller sets a flag or a timer on it.
     pub(super) fn enter(&mut self, key: &K) -> u32 {
         self.items.enter(key).unwrap_or_else(|| {
-            let tenant = self.queues.enter(key.tenant());
+            let tenant = self.fair.enter(key.tenant());
             self.items.insert(key.clone(), tenant)
         })
     }
@@ -60,8 +60,8 @@ impl<K: Key> Queue<K> {
         let item = self.items.get_mut(id);
         if item.is(QUEUED) {
             if priority > item.priority {
-                self.queues.remove(&mut self.items, id);
-                self.queues.push(&mut self.items, id, priority);
+                self.fair.remove(&mut self.items, id);
+                self.fair.push(&mut self.items, id, priority);
             }
             return false;
         }
@@ -76,7 +76,7 @@ impl<K: Key> Queue<K> {
         }
         item.set(QUEUED);
         item.asked_at = now;
-        self.queues.push(&mut self.items, id, priority);
+        self.fair.push(&mut self.items, id, priority);
         true
     }
 
@@ -89,15 +89,15 @@ impl<K: Key> Queue<K> {
         item.clear(DIRTY);
         item.set(QUEUED);
         let priority = item.wanted;
-        self.queues.push(&mut self.items, id, priority);
+        self.fair.push(&mut self.items, id, priority);
     }
 
     /// Takes the next key. `retries`: whether it can be of [`Priority::Retry`].
     pub(super) fn take(&mut self, now: Nanos, retries: bool) -> Option<Next<K>> {
-        let id = self.queues.pop(&mut self.items, retries)?;
+        let id = self.fair.pop(&mut self.items, retries)?;
         self.runs.insert(id, now);
         let item = self.items.get_mut(id);
-        self.queues.begin(item.tenant);
+        self.fair.begin(item.tenant);
         item.clear(QUEUED);
         item.set(PROCESSING);
         let key = item.key.clone().expect("an item in a line has a key");
@@ -111,7 +111,7 @@ impl<K: Key> Queue<K> {
         let item = self.items.get_mut(id);
         item.clear(PROCESSING);
         let Some(began) = self.runs.remove(&id) else { return Duration::ZERO };
-        self.queues.end(item.tenant);
+        self.fair.end(item.tenant);
         Duration::from_nanos(now.saturating_sub(began))
     }
 
@@ -124,7 +124,7 @@ impl<K: Key> Queue<K> {
         let priority = if item.is(DIRTY) { item.priority.max(item.wanted) } else { item.priority };
         item.clear(DIRTY);
         item.set(QUEUED);
-        self.queues.push(&mut self.items, id, priority);
+        self.fair.push(&mut self.items, id, priority);
         priority
     }
 
@@ -133,13 +133,13 @@ impl<K: Key> Queue<K> {
         if self.items.get(id).is_unwanted()
             && let Some(tenant) = self.items.retire(id)
         {
-            self.queues.leave(tenant);
+            self.fair.leave(tenant);
         }
     }
 
     /// Discards every waiting key, and every request for a key being processed.
     pub(super) fn abandon(&mut self) {
-        while let Some(id) = self.queues.pop(&mut self.items, true) {
+        while let Some(id) = self.fair.pop(&mut self.items, true) {
             self.items.get_mut(id).clear(QUEUED);
             self.release(id);
         }

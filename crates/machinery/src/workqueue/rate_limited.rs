@@ -278,7 +278,7 @@ impl<K: Key> RateLimited<K> {
 
     /// Keys queued, by priority.
     pub(super) fn depth(&self) -> [usize; 3] {
-        self.queue.queues.waiting()
+        self.queue.fair.waiting()
     }
 
     /// Number of timers set.

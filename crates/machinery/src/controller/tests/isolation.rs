@@ -72,7 +72,7 @@ async fn a_reconcile_that_blocks_its_thread_is_named_once() {
     sleep(100 * MS).await;
     assert_eq!(*running.told.blocked.lock(), 1);
     running.told.release();
-    assert_eq!(running.stop().await, Summary { passes: 1, dropped: 0, stuck: 0 });
+    assert_eq!(running.stop().await, Summary { reconciles: 1, dropped: 0, stuck: 0 });
 }
 
 /// Both keys are due at the same moment: the worker that is woken takes one and wakes another for

@@ -14,7 +14,7 @@ async fn at_shutdown_passes_under_way_end_and_no_other_begins() {
     let (told, start) = (running.told.clone(), Instant::now());
     let summary = running.stop().await;
     assert_eq!(told.ended.lock().as_slice(), ["a", "b"]);
-    assert_eq!(summary, Summary { passes: 2, dropped: 0, stuck: 0 });
+    assert_eq!(summary, Summary { reconciles: 2, dropped: 0, stuck: 0 });
     assert_eq!(start.elapsed().as_secs(), 11);
 }
 
@@ -26,7 +26,7 @@ async fn shutdown_drops_a_reconcile_that_does_not_end_in_time() {
     sleep(SECOND).await;
     let (told, start) = (running.told.clone(), Instant::now());
     let summary = timeout(60 * SECOND, running.stop()).await.unwrap();
-    assert_eq!(summary, Summary { passes: 1, dropped: 1, stuck: 0 });
+    assert_eq!(summary, Summary { reconciles: 1, dropped: 1, stuck: 0 });
     assert_eq!(start.elapsed().as_secs(), 15);
     assert!(told.outcomes.lock().contains(&Outcome::Dropped));
 }
@@ -48,6 +48,6 @@ async fn shutdown_leaves_behind_a_reconcile_that_blocks_its_thread_and_says_so()
         sleep(MS).await;
     }
     let told = running.told.clone();
-    assert_eq!(running.stop().await, Summary { passes: 0, dropped: 0, stuck: 1 });
+    assert_eq!(running.stop().await, Summary { reconciles: 0, dropped: 0, stuck: 1 });
     told.release();
 }

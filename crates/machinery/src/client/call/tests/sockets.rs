@@ -60,43 +60,6 @@ async fn a_watch_cut_by_the_network_is_an_error_and_not_an_end() {
     assert!(matches!(events.next().await, Some(Err(Error::Transport { .. }))));
 }
 
-/// A proxy keeps a connection alive whose other half is dead.
-#[tokio::test]
-async fn after_a_call_without_a_response_the_next_one_opens_a_connection() {
-    use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url: http::Uri = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
-    tokio::spawn(async move {
-        let both = Arc::new(tokio::sync::Barrier::new(2));
-        for number in 0.. {
-            let (socket, both) = (listener.accept().await.unwrap().0, both.clone());
-            tokio::spawn(async move {
-                let mut socket = BufReader::new(socket);
-                let mut line = String::new();
-                while line != "\r\n" {
-                    line.clear();
-                    socket.read_line(&mut line).await.unwrap();
-                }
-                if number < 2 {
-                    both.wait().await;
-                }
-                let answer =
-                    format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{THING}", THING.len());
-                socket.write_all(answer.as_bytes()).await.unwrap();
-                std::future::pending::<()>().await;
-            });
-        }
-    });
-    let deadline = Duration::from_millis(500);
-    let options = Options { deadline, ..Options::default() };
-    let client = Client::new(kube::Config::new(url), options).unwrap();
-    let key = key();
-    let (one, two) = futures::join!(client.get::<Thing>(&key), client.get::<Thing>(&key));
-    one.and(two).expect("two connections are in the pool");
-    assert!(matches!(client.get::<Thing>(&key).await, Err(Error::Deadline(_))));
-    client.get::<Thing>(&key).await.unwrap();
-}
-
 #[tokio::test]
 async fn a_proxy_that_cannot_be_used_is_refused_in_so_many_words() {
     let mut config = kube::Config::new("https://10.0.0.1".parse().unwrap());

@@ -27,7 +27,7 @@ pub(super) struct Model {
     pub(super) now: Nanos,
     pub(super) workers: usize,
     pub(super) keys: BTreeMap<Named, Known>,
-    /// Per priority, the tenants in the order of their turns, with their queues. A line emptied by other
+    /// Per priority, the tenants in the order of their turns, with their queues. A queue emptied by other
     /// priorities keeps its turn until the whole priority is empty.
     pub(super) queues: [Vec<(u32, Vec<Named>)>; 3],
     pub(super) passed_over: [u32; 3],
@@ -204,8 +204,9 @@ impl Model {
                 continue;
             }
             self.passed_over[at] += 1;
-            let due = priority != Priority::High && self.passed_over[at] >= Priority::SHARES[at];
-            let by = if due { 1 + self.passed_over[at] - Priority::SHARES[at] } else { 0 };
+            let due =
+                priority != Priority::High && self.passed_over[at] >= Priority::MAX_INTERVALS[at];
+            let by = if due { 1 + self.passed_over[at] - Priority::MAX_INTERVALS[at] } else { 0 };
             best = best.max(Some((by, priority)));
         }
         let priority = best?.1;

@@ -1,4 +1,4 @@
-//! Whole passes, against an API server with scripted answers.
+//! Whole reconciles, against an API server with scripted answers.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ impl Scene {
         Scene { cx, requests, published }
     }
 
-    async fn pass(&self, image: Option<&str>) -> Result<Action, Problem> {
+    async fn reconcile(&self, image: Option<&str>) -> Result<Action, Problem> {
         let cx = self.cx.next_reconcile().unwrap();
         let settings =
             Settings { memcached_image: image.map(InternedStr::new), ..Settings::default() };
@@ -74,7 +74,7 @@ fn stored(sent: &Value) -> (u16, Value) {
 async fn a_problem_is_published_when_it_begins_and_not_again() {
     let scene = Scene::new(&sample(&json!({"finalizers": [FINALIZER]})), stored);
     for _ in 0..3 {
-        scene.pass(None).await.unwrap();
+        scene.reconcile(None).await.unwrap();
         assert_eq!(*scene.published.0.lock(), ["ImageMissing"]);
     }
     assert_eq!(scene.requests.lock().len(), 1, "a status that is there is not written again");
@@ -83,10 +83,10 @@ async fn a_problem_is_published_when_it_begins_and_not_again() {
 #[tokio::test]
 async fn a_problem_in_the_conditions_is_not_published_by_a_new_process() {
     let before = Scene::new(&sample(&json!({"finalizers": [FINALIZER]})), stored);
-    before.pass(None).await.unwrap();
+    before.reconcile(None).await.unwrap();
     let (_, known) = stored(&before.requests.lock()[0].2);
     let after = Scene::new(&known, stored);
-    after.pass(None).await.unwrap();
+    after.reconcile(None).await.unwrap();
     assert!(after.published.0.lock().is_empty());
 }
 
@@ -100,7 +100,7 @@ async fn nothing_is_created_without_the_finalizer_and_the_status_says_so() {
             "code": 403, "reason": "Forbidden", "message": "not today"});
         (403, status)
     });
-    let problem = scene.pass(Some("memcached:1")).await.unwrap_err();
+    let problem = scene.reconcile(Some("memcached:1")).await.unwrap_err();
     assert!(matches!(problem, Problem::Reported(_)), "{problem:?}");
     let requests = scene.requests.lock();
     let [(_, first, _), (_, second, status)] = requests.as_slice() else { panic!("{requests:?}") };
@@ -120,7 +120,7 @@ async fn a_refused_deployment_is_reported_and_the_service_is_created() {
         if body.get("spec").is_some() { (200, body.clone()) } else { stored(body) }
     });
     for _ in 0..10 {
-        let problem = scene.pass(Some("memcached:1")).await.unwrap_err();
+        let problem = scene.reconcile(Some("memcached:1")).await.unwrap_err();
         assert!(matches!(problem, Problem::Reported(_)), "{problem:?}");
     }
     let memcached = scene.cx.next_reconcile().unwrap().object().clone();
