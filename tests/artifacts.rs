@@ -10,6 +10,8 @@ use workload_operator::workload::{Action, Reason};
 
 mod lua;
 mod unchecked;
+#[path = "artifacts/added_field.rs"]
+mod added_field;
 #[path = "artifacts/packages.rs"]
 mod packages;
 #[path = "artifacts/image.rs"]
