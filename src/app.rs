@@ -16,13 +16,10 @@ use crate::workload::child::Desired;
 use crate::workload::condition::{self, Time, Type, Wanted, merge};
 use crate::workload::custom_resource::{Switches, custom, is_paused};
 use crate::workload::deployment::deadline;
-use crate::workload::health::Health;
 use crate::workload::labels::{APP_V1, Identity, selector_text};
 use crate::workload::observer::{Looking, Observer};
 use crate::workload::reason::Reason;
-use crate::workload::report::{
-    ensure_or_prune, is_as_desired, outcome, own, report, sooner, there, to_report,
-};
+use crate::workload::reconciliation::{Found, Reconciliation};
 use crate::workload::service::{Service, ServicePort, ServiceSpec};
 use crate::workload::{
     BudgetSpec, ChildCondition, Deployment, DeploymentSpec, PodMeta, PodTemplate, REVISIONS,
@@ -169,26 +166,15 @@ fn free_name(port: &ServicePort, taken: &BTreeSet<&str>) -> InternedStr {
 
 // === Status ===
 
-/// Findings of a reconcile.
-#[derive(Debug)]
-pub struct Found<'a> {
-    /// The Deployment, if the App controls it.
-    pub deployment: Option<&'a Deployment>,
-    /// True if it is as desired.
-    pub as_desired: bool,
-    /// The health of the whole.
-    pub health: Health,
-}
-
 /// The status to store: that of the Deployment, if the App controls it, and the health. The
 /// generation that it refers to is the App's, as for every custom resource; so nothing in it may
 /// come from a Deployment that is of an older one.
-pub fn status(app: &App, found: &Found<'_>, now: Time) -> Status {
+pub fn status(app: &App, found: &Found<'_, DeploymentSpec>, now: Time) -> Status {
     let generation = app.meta.generation;
     let health = &found.health;
-    let observed = found.deployment.is_some_and(Deployment::is_observed);
-    let current = observed && found.as_desired;
-    let counts = found.deployment.map(|deployment| deployment.status.clone()).unwrap_or_default();
+    let observed = found.workload.is_some_and(Deployment::is_observed);
+    let current = observed && found.is_as_desired;
+    let counts = found.workload.map(|deployment| deployment.status.clone()).unwrap_or_default();
     let inlined = |kind| counts.conditions.iter().find_map(|condition| inlined(condition, kind));
     let waiting = |kind: Type| {
         let message = "Waiting for the Deployment controller";
@@ -199,7 +185,7 @@ pub fn status(app: &App, found: &Found<'_>, now: Time) -> Status {
     if current {
         let kinds = [Type::Available, Type::Progressing, Type::ReplicaFailure];
         wanted.extend(kinds.into_iter().filter_map(inlined));
-    } else if found.deployment.is_some() {
+    } else if found.workload.is_some() {
         // Pods serve, whatever is to become of them.
         wanted.push(inlined(Type::Available).unwrap_or_else(|| waiting(Type::Available)));
         wanted.push(if observed { health.progressing() } else { waiting(Type::Progressing) });
@@ -243,41 +229,33 @@ fn inlined(condition: &ChildCondition, kind: Type) -> Option<Wanted> {
 
 // === Reconcile ===
 
-/// Has an App's children be as desired, and reports how it is. Of one that is being deleted, the garbage
-/// collector does the rest.
+/// Reconciles an App: applies its objects and writes its status. The garbage collector deletes the objects of one that
+/// is being deleted.
 ///
 /// # Errors
-/// Problems that keep a child or the status from being written.
+/// If an object or the status cannot be written.
 pub async fn reconcile(
     app: Arc<App>,
     cx: Context<App>,
     observer: Observer,
 ) -> Result<Action, Problem> {
     let mut children = desired(&app);
-    if is_paused(&app.meta) {
-        let deployment = own(&cx)?;
-        let as_desired = is_as_desired(&children.deployment, &cx, deployment.as_deref())?;
-        let (health, again) =
-            observer.paused(&cx, deployment.as_deref(), |_| Looking::default()).await;
-        let found = Found { deployment: deployment.as_deref(), as_desired, health };
-        let reported = report(&cx, &status(&app, &found, Time::now()), &found.health).await?;
-        return Ok(sooner(reported, again));
-    }
-    let deployment = to_report(children.deployment.ensure(&cx).await)?;
-    if let Some(service) = &mut children.service {
-        // Also of one that is to be adopted. A foreign one shows no type.
-        keep_type(service, cx.get::<Service>(cx.key())?.as_deref());
-    }
-    let service = to_report(ensure_or_prune(children.service.as_ref(), &cx).await)?;
-    let budget = to_report(ensure_or_prune(children.budget.as_ref(), &cx).await)?;
-    let (settled, again) = observer.health(&cx, &deployment, |_| Looking::default()).await;
-    let health = settled.and(Health::of_result(&service)).and(Health::of_result(&budget));
-    let health = health.aged(&*app, Time::now());
-    let child = there(&deployment, &cx)?;
-    let found = Found { deployment: child.as_deref(), as_desired: deployment.is_ok(), health };
-    let reported = report(&cx, &status(&app, &found, Time::now()), &found.health).await?;
-    let outcome = outcome([deployment.map(drop), service, budget])?;
-    Ok(sooner(sooner(reported, again), outcome))
+    let mut run = Reconciliation::new(&cx, &observer)?;
+    let health = if is_paused(&app.meta) {
+        run.compare(&children.deployment)?;
+        run.observe_paused(|_| Looking::default()).await
+    } else {
+        run.apply(&children.deployment).await?;
+        if let Some(service) = &mut children.service {
+            // Also of one that is to be adopted. Another owner's Service shows no type.
+            keep_type(service, cx.get::<Service>(cx.key())?.as_deref());
+        }
+        run.apply_or_prune(children.service.as_ref()).await?;
+        run.apply_or_prune(children.budget.as_ref()).await?;
+        run.observe(|_| Looking::default()).await
+    };
+    let status = status(&app, &run.found(&health), Time::now());
+    run.report(&status, &health).await
 }
 
 #[cfg(test)]

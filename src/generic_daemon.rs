@@ -23,7 +23,7 @@ use crate::workload::health::{Health, Level};
 use crate::workload::labels::{GENERIC_DAEMON, Identity};
 use crate::workload::observer::{Looking, Observer};
 use crate::workload::reason::Reason;
-use crate::workload::report::{is_as_desired, outcome, own, report, sooner, there, to_report};
+use crate::workload::reconciliation::{Found, Reconciliation};
 use crate::workload::{DaemonSet, DaemonSetSpec, PodMeta, PodTemplate, REVISIONS, Selector};
 
 use pod::pod;
@@ -113,24 +113,12 @@ fn update_strategy(spec: &Spec) -> Option<Box<Value>> {
 
 // === Status ===
 
-/// Findings of a reconcile.
-#[derive(Debug)]
-pub struct Found<'a> {
-    /// The DaemonSet, if the GenericDaemon controls it.
-    pub daemon_set: Option<&'a DaemonSet>,
-    /// True if it is as desired: while it is paused, or an update was refused, its pods are those
-    /// of an older spec.
-    pub as_desired: bool,
-    /// The health of the whole.
-    pub health: Health,
-}
-
 /// The status to store.
-pub fn status(daemon: &GenericDaemon, found: &Found<'_>, now: Time) -> Status {
+pub fn status(daemon: &GenericDaemon, found: &Found<'_, DaemonSetSpec>, now: Time) -> Status {
     let generation = daemon.meta.generation;
     let health = &found.health;
-    let (desired, installed) = match found.daemon_set {
-        Some(daemon_set) if found.as_desired && daemon_set.is_observed() => counts(daemon_set),
+    let (desired, installed) = match found.workload {
+        Some(daemon_set) if found.is_as_desired && daemon_set.is_observed() => counts(daemon_set),
         Some(daemon_set) if daemon_set.is_observed() && is_for_its_nodes(daemon, daemon_set) => {
             (counts(daemon_set).0, 0)
         }
@@ -139,7 +127,7 @@ pub fn status(daemon: &GenericDaemon, found: &Found<'_>, now: Time) -> Status {
         _ => (0, 0),
     };
     let mut wanted = health.summary();
-    wanted.push(available(found.daemon_set, health));
+    wanted.push(available(found.workload, health));
     wanted.push(health.progressing());
     wanted.push(health.degraded());
     Status {
@@ -192,8 +180,8 @@ fn available(daemon_set: Option<&DaemonSet>, health: &Health) -> Wanted {
 
 // === Reconcile ===
 
-/// Has a GenericDaemon's DaemonSet be as desired, and reports how it is. Of one that is being deleted, the
-/// garbage collector does the rest.
+/// Reconciles a GenericDaemon: applies its DaemonSet and writes its status. The garbage collector deletes the DaemonSet
+/// of one that is being deleted.
 ///
 /// # Errors
 /// If the DaemonSet or the status cannot be written.
@@ -204,32 +192,29 @@ pub async fn reconcile(
     observer: Observer,
 ) -> Result<Action, Problem> {
     let desired = desired(&daemon);
-    if is_paused(&daemon.meta) {
-        let label = daemon.spec.node_labels();
-        let looking = |child: &DaemonSet| looking(&daemon, child, label.as_deref());
-        let (health, again) = observer.paused(&cx, own(&cx)?.as_deref(), looking).await;
-        return Ok(sooner(report_only(&cx, &desired, health).await?, again));
-    }
-    let refusal = pod::refusal(&daemon.spec.host_paths, &settings.allowed_host_paths);
-    if let Some(refusal) = refusal {
-        let health = Health::new(Level::Stalled, Reason::HostPathNotAllowed, refusal);
-        return report_only(&cx, &desired, health).await;
-    }
-    let daemon_set = to_report(desired.ensure(&cx).await)?;
     let label = daemon.spec.node_labels();
     let looking = |child: &DaemonSet| looking(&daemon, child, label.as_deref());
-    let (health, again) = observer.health(&cx, &daemon_set, looking).await;
-    let health = health.aged(&*daemon, Time::now());
-    let child = there(&daemon_set, &cx)?;
-    let found = Found { daemon_set: child.as_deref(), as_desired: daemon_set.is_ok(), health };
-    let status = status(&daemon, &found, Time::now());
+    let mut run = Reconciliation::new(&cx, &observer)?;
+    let health = if is_paused(&daemon.meta) {
+        run.compare(&desired)?;
+        run.observe_paused(looking).await
+    } else if let Some(refusal) =
+        pod::refusal(&daemon.spec.host_paths, &settings.allowed_host_paths)
+    {
+        run.compare(&desired)?;
+        Health::new(Level::Stalled, Reason::HostPathNotAllowed, refusal)
+    } else {
+        run.apply(&desired).await?;
+        run.observe(looking).await
+    };
+    let status = status(&daemon, &run.found(&health), Time::now());
     if differs_in_counts(&daemon.status, &status)
         && let Some(wait) = observer.wait_to_count(&*daemon)
     {
-        return Ok(sooner(again, Action::RequeueAfter(wait)));
+        run.requeue(Action::RequeueAfter(wait));
+        return Ok(run.skip_report());
     }
-    let reported = report(&cx, &status, &found.health).await?;
-    Ok(sooner(sooner(reported, again), outcome([daemon_set.map(drop)])?))
+    run.report(&status, &health).await
 }
 
 /// Returns whether two statuses of a rollout say the same but for counts: there is one for each node.
@@ -244,18 +229,6 @@ fn differs_in_counts(one: &Status, other: &Status) -> bool {
         conditions.any(|c| c.is(Type::Ready) && c.reason == Reason::RollingOut.as_str())
     };
     one != other && goes_on(other) && essence(one) == essence(other)
-}
-
-/// Reports the health of a GenericDaemon whose DaemonSet is not written.
-async fn report_only(
-    cx: &Context<GenericDaemon>,
-    desired: &Desired<DaemonSetSpec>,
-    health: Health,
-) -> Result<Action, Problem> {
-    let daemon_set = own(cx)?;
-    let as_desired = is_as_desired(desired, cx, daemon_set.as_deref())?;
-    let found = Found { daemon_set: daemon_set.as_deref(), as_desired, health };
-    report(cx, &status(cx.object(), &found, Time::now()), &found.health).await
 }
 
 /// Returns what its status and spec say about its DaemonSet.

@@ -23,11 +23,11 @@ use crate::workload::labels::{self, APP, Identity, MEMCACHED_CR};
 use crate::workload::observer::{Looking, Observer};
 use crate::workload::pod::{BY_MEMCACHED, Pod};
 use crate::workload::reason::Reason;
-use crate::workload::report::{ensure_or_prune, outcome, own, report, sooner, there, to_report};
+use crate::workload::reconciliation::Reconciliation;
 use crate::workload::service::{ServicePort, ServiceSpec, TargetPort};
 use crate::workload::{
-    Amount, BudgetSpec, Deployment, DeploymentSpec, PodMeta, PodTemplate, REVISIONS, RollingUpdate,
-    Selector, Strategy,
+    Amount, BudgetSpec, DeploymentSpec, PodMeta, PodTemplate, REVISIONS, RollingUpdate, Selector,
+    Strategy,
 };
 
 pub use pace::{Limit, Pace, Rollouts};
@@ -36,7 +36,7 @@ use pod::pod;
 pub use release::release;
 use spec::DEFAULT_PORT;
 pub use spec::{Exporter, Spec, Status};
-pub use status::{Found, finalizing, status};
+pub use status::{finalizing, status};
 
 /// The administrator's settings for all Memcacheds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -157,74 +157,59 @@ fn service(memcached: &Memcached) -> ServiceSpec {
 /// The operator removes it once it has reported that a Memcached is being deleted.
 pub const FINALIZER: &str = "cache.example.com/finalizer";
 
-/// Has a Memcached's children be as desired, and reports how it is.
+/// Reconciles a Memcached: applies its objects and writes its status.
 ///
 /// # Errors
-/// If the finalizer, a child or the status cannot be written.
+/// If the finalizer, an object or the status cannot be written.
 pub async fn reconcile(
     memcached: Arc<Memcached>,
     cx: Context<Memcached>,
-    (settings, pace): (Settings, Pace),
+    settings: Settings,
+    pace: Pace,
     observer: Observer,
 ) -> Result<Action, Problem> {
-    if is_paused(&memcached.meta) {
+    let mut run = Reconciliation::new(&cx, &observer)?;
+    let health = if is_paused(&memcached.meta) {
         let listed = Some(nodes(&cx)?.len());
-        let looking = |_: &Deployment| Looking { listed, ..Looking::default() };
-        let (health, again) = observer.paused(&cx, own(&cx)?.as_deref(), looking).await;
-        return Ok(sooner(report_only(&cx, health, None).await?, again));
-    }
-    let images = match Images::chosen(&memcached.spec, &settings) {
-        Ok(images) => images,
-        Err(missing) => {
-            let health = Health::new(Level::Stalled, Reason::ImageMissing, missing);
-            return report_only(&cx, health, Some(missing.to_owned())).await;
+        run.observe_paused(|_| Looking { listed, ..Looking::default() }).await
+    } else {
+        match Images::chosen(&memcached.spec, &settings) {
+            Ok(images) => apply(&mut run, &cx, &settings, &pace, images).await?,
+            Err(missing) => {
+                run.fail(missing);
+                Health::new(Level::Stalled, Reason::ImageMissing, missing)
+            }
         }
     };
-    if let Err(problem) = to_report(cx.add_finalizer(FINALIZER).await)? {
-        // Nothing is created without it.
-        let failure = own::<_, DeploymentSpec>(&cx)?.is_none().then(|| problem.to_string());
-        report_only(&cx, Health::of_problem(&problem), failure).await?;
-        return Err(problem.reported());
-    }
-    let given = pace.give(&cx, &settings, images)?;
-    let children = desired(&memcached, &given.images);
-    let deployment = to_report(children.deployment.ensure(&cx).await)?;
-    match &deployment {
-        Ok(made) if given.is_final() => pace.applied(cx.key(), &given.images, made),
-        Err(problem) if problem.api_error().is_some() => pace.refused(cx.key()),
-        Ok(_) | Err(_) => {}
-    }
-    let service = to_report(children.service.ensure(&cx).await)?;
-    let budget = to_report(ensure_or_prune(children.budget.as_ref(), &cx).await)?;
-    let nodes = nodes(&cx)?;
-    let looking = Looking { listed: Some(nodes.len()), ..Looking::default() };
-    let (settled, again) = observer.health(&cx, &deployment, |_| looking).await;
-    let health = settled.and(Health::of_result(&service)).and(Health::of_result(&budget));
-    let health = given.told(health.aged(&*memcached, Time::now()));
-    let failure = deployment.as_ref().err().and_then(failure);
-    let child = there(&deployment, &cx)?;
-    let found = Found { deployment: child.as_deref(), nodes, health: health.clone(), failure };
-    let reported = report(&cx, &status(&memcached, found, Time::now()), &health).await?;
-    let outcome = outcome([deployment.map(drop), service.map(drop), budget])?;
-    Ok(sooner(sooner(sooner(reported, again), given.again()), outcome))
+    let status = status(&memcached, &run.found(&health), nodes(&cx)?, Time::now());
+    run.report(&status, &health).await
 }
 
-/// Why the Deployment is not as desired, if a write failed, the name is taken, or a field cannot be
-/// changed. One that is contested or awaited exists, and may well serve.
-pub(super) fn failure(problem: &Problem) -> Option<String> {
-    let exists = matches!(problem, Problem::Terminating(_) | Problem::Contested { .. });
-    (!exists).then(|| Health::of_problem(problem).message)
-}
-
-/// Reports the health of a Memcached for which nothing else is written.
-async fn report_only(
+/// Applies the objects of a Memcached. Returns the health of the whole.
+async fn apply(
+    run: &mut Reconciliation<'_, Memcached, DeploymentSpec>,
     cx: &Context<Memcached>,
-    health: Health,
-    failure: Option<String>,
-) -> Result<Action, Problem> {
-    let (deployment, nodes) = (own(cx)?, nodes(cx)?);
-    let found = Found { deployment: deployment.as_deref(), nodes, health: health.clone(), failure };
-    report(cx, &status(cx.object(), found, Time::now()), &health).await
+    settings: &Settings,
+    pace: &Pace,
+    wanted: Images,
+) -> Result<Health, Problem> {
+    if !run.finalizer(FINALIZER).await? {
+        // Nothing is created without it.
+        return Ok(run.observe(|_| Looking::default()).await);
+    }
+    let given = pace.give(cx, settings, wanted)?;
+    let children = desired(cx.object(), &given.images);
+    match run.apply(&children.deployment).await? {
+        Some(made) if given.is_final() => pace.applied(cx.key(), &given.images, &made),
+        None if run.is_refused() => pace.refused(cx.key()),
+        Some(_) | None => {}
+    }
+    run.apply_or_prune(Some(&children.service)).await?;
+    run.apply_or_prune(children.budget.as_ref()).await?;
+    run.requeue(given.again());
+    let listed = Some(nodes(cx)?.len());
+    let health = run.observe(|_| Looking { listed, ..Looking::default() }).await;
+    Ok(given.told(health))
 }
 
 /// The names of the pods that serve.

@@ -276,8 +276,8 @@ fn memcached(manager: Manager, args: &WorkloadArgs, pace: Pace, observer: Observ
             })
         })
         .reconcile(move |memcached, cx| {
-            let (settings, observer) = (settings.clone(), observer.clone());
-            memcached::reconcile(memcached, cx, settings, observer)
+            let (settings, pace) = settings.clone();
+            memcached::reconcile(memcached, cx, settings, pace, observer.clone())
         })
 }
 

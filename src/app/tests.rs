@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::workload::condition::{Status as Truth, Type};
-use crate::workload::fixtures::{assert_golden, child, condition, custom, rolled_out, wire};
-use crate::workload::health::Context;
+use crate::workload::fixtures::{assert_golden, child, condition, custom, found, rolled_out, wire};
+use crate::workload::health::{Context, Health};
 
 const SAMPLE: &str = include_str!("../../artifacts/examples/nginx-app.yaml");
 
@@ -37,8 +37,7 @@ fn said(app: &App, deployment_status: Value) -> Status {
     object["status"] = deployment_status;
     let deployment: Deployment = child(&object);
     let health = Health::of_deployment(&deployment, &Context::default());
-    let found = Found { deployment: Some(&deployment), as_desired: true, health };
-    status(app, &found, Time::new(0))
+    status(app, &found(Some(&deployment), health), Time::new(0))
 }
 
 #[test]
@@ -205,12 +204,12 @@ fn the_status_is_the_deployments_and_the_summary() {
 fn missing_replicas_are_those_of_this_spec() {
     let app = sample();
     let health = Health::paused(false);
-    let found = Found { deployment: None, as_desired: false, health };
+    let found = found(None, health);
     assert_eq!(status(&app, &found, Time::new(0)).unavailable_replicas, 2);
     let mut object = wire(&app, &desired(&app).deployment);
     object["status"] = rolled_out(1);
     let deployment: Deployment = child(&object);
-    let found = Found { deployment: Some(&deployment), ..found };
+    let found = Found { workload: Some(&deployment), ..found };
     let status = status(&app, &found, Time::new(0));
     assert_eq!((status.updated_replicas, status.unavailable_replicas), (0, 1));
 }

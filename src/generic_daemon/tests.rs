@@ -8,7 +8,7 @@ use crate::object::InternedStr;
 use crate::workload::Amount;
 use crate::workload::condition::{Status as Truth, Type};
 use crate::workload::evidence::{Answer, Evidence};
-use crate::workload::fixtures::{assert_golden, child, condition, custom, wire};
+use crate::workload::fixtures::{assert_golden, child, condition, custom, found, wire};
 use crate::workload::health::Context;
 
 const SAMPLE: &str = include_str!("../../artifacts/examples/syslog.yaml");
@@ -45,8 +45,7 @@ fn said(daemon: &GenericDaemon, daemon_set: &DaemonSet) -> Status {
     let label = daemon.spec.label.as_deref();
     let health =
         Health::of_daemon_set(daemon_set, &Context { label, evidence, ..Context::default() });
-    let found = Found { daemon_set: Some(daemon_set), as_desired: true, health };
-    status(daemon, &found, Time::new(0))
+    status(daemon, &found(Some(daemon_set), health), Time::new(0))
 }
 
 #[test]
@@ -54,7 +53,7 @@ fn installed_is_zero_while_the_daemon_set_is_of_an_older_spec() {
     let daemon = sample();
     let daemon_set = there(&daemon, [2, 2, 2, 2]);
     let health = Health::paused(true);
-    let found = Found { daemon_set: Some(&daemon_set), as_desired: false, health };
+    let found = Found { is_as_desired: false, ..found(Some(&daemon_set), health) };
     assert_eq!(status(&daemon, &found, Time::new(0)).installed, 0);
 }
 

@@ -47,7 +47,7 @@ impl Scene {
         let settings =
             Settings { memcached_image: image.map(InternedStr::new), ..Settings::default() };
         let observer = Observer::new(Diagnostics::default());
-        reconcile(cx.object().clone(), cx, (settings, Pace::default()), observer).await
+        reconcile(cx.object().clone(), cx, settings, Pace::default(), observer).await
     }
 }
 

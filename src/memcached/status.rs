@@ -2,38 +2,28 @@
 
 use super::{Memcached, Status, selector};
 use crate::object::InternedStr;
-use crate::workload::Deployment;
 use crate::workload::condition::{self, Time, Type, Wanted, merge};
-use crate::workload::health::Health;
 use crate::workload::labels::selector_text;
 use crate::workload::reason::Reason;
+use crate::workload::{DeploymentSpec, Found};
 
 /// The most pods that are named: as many as the schema allows, more than five times what a
 /// Memcached may have.
 const MAX_NODES: usize = 16;
 
-/// Findings of a reconcile.
-#[derive(Debug)]
-pub struct Found<'a> {
-    /// The Deployment, if the Memcached controls it.
-    pub deployment: Option<&'a Deployment>,
-    /// The names of its pods.
-    pub nodes: Vec<InternedStr>,
-    /// The health of the whole.
-    pub health: Health,
-    /// Why the Deployment is not as desired, if it is not.
-    pub failure: Option<String>,
-}
-
-/// The status to store.
-pub fn status(memcached: &Memcached, found: Found<'_>, now: Time) -> Status {
+/// The status to store. `nodes` are the names of the pods that serve.
+pub fn status(
+    memcached: &Memcached,
+    found: &Found<'_, DeploymentSpec>,
+    mut nodes: Vec<InternedStr>,
+    now: Time,
+) -> Status {
     let generation = memcached.meta.generation;
     let mut wanted = found.health.summary();
-    wanted.push(available(memcached, &found));
+    wanted.push(available(memcached, found));
     wanted.push(found.health.progressing());
     wanted.push(found.health.degraded());
-    let counts = found.deployment.map(|deployment| &deployment.status);
-    let mut nodes = found.nodes;
+    let counts = found.workload.map(|deployment| &deployment.status);
     nodes.sort();
     nodes.truncate(MAX_NODES);
     Status {
@@ -74,11 +64,11 @@ pub fn finalizing(memcached: &Memcached, done: bool, now: Time) -> Status {
 }
 
 /// The condition Available: whether as many replicas as wanted can be used.
-fn available(memcached: &Memcached, found: &Found<'_>) -> Wanted {
+fn available(memcached: &Memcached, found: &Found<'_, DeploymentSpec>) -> Wanted {
     let name = memcached.meta.key.name();
     let size = memcached.spec.size;
     let no = condition::Status::False;
-    let Some(deployment) = found.deployment else {
+    let Some(deployment) = found.workload else {
         let Some(why) = &found.failure else {
             return Type::Available.is(no, Reason::Reconciling, &*found.health.message);
         };

@@ -6,9 +6,12 @@ use super::*;
 use crate::controller::Name;
 use crate::object::Resource;
 use crate::workload::condition::{Status as Truth, Type};
-use crate::workload::fixtures::{assert_golden, child, condition, custom, rolled_out, uid, wire};
+use crate::workload::fixtures::{
+    assert_golden, child, condition, custom, found, rolled_out, uid, wire,
+};
 use crate::workload::health::Context;
-use crate::workload::{Amount, Deployment};
+use crate::workload::reconciliation::failure;
+use crate::workload::{Amount, Deployment, Found};
 
 const SAMPLE: &str = include_str!("../../artifacts/examples/memcached.yaml");
 const IMAGE: &str = "memcached:1.6.38-alpine";
@@ -35,14 +38,12 @@ fn said(memcached: &Memcached, deployment_status: Value, nodes: &[&str]) -> Stat
     let nodes: Vec<_> = nodes.iter().map(|node| InternedStr::new(node)).collect();
     let context = Context { listed: Some(nodes.len()), ..Context::default() };
     let health = Health::of_deployment(&deployment, &context);
-    let found = Found { deployment: Some(&deployment), nodes, health, failure: None };
-    status(memcached, found, Time::new(NOW))
+    status(memcached, &found(Some(&deployment), health), nodes, Time::new(NOW))
 }
 
 fn failed(memcached: &Memcached, health: Health, why: &str) -> Status {
-    let found =
-        Found { deployment: None, nodes: Vec::new(), health, failure: Some(why.to_owned()) };
-    status(memcached, found, Time::new(NOW))
+    let found = Found { failure: Some(why.to_owned()), ..found(None, health) };
+    status(memcached, &found, Vec::new(), Time::new(NOW))
 }
 
 #[test]
@@ -315,13 +316,9 @@ fn a_refused_write_is_told_with_the_servers_words() {
         let mut there = rolled_out(2);
         there["availableReplicas"] = json!(available);
         let there = deployment(&memcached, there);
-        let found = Found {
-            deployment: Some(&there),
-            nodes: Vec::new(),
-            health: Health::new(Level::Stalled, Reason::QuotaExceeded, why),
-            failure: Some(why.to_owned()),
-        };
-        super::status(&memcached, found, Time::new(NOW))
+        let health = Health::new(Level::Stalled, Reason::QuotaExceeded, why);
+        let found = Found { failure: Some(why.to_owned()), ..found(Some(&there), health) };
+        super::status(&memcached, &found, Vec::new(), Time::new(NOW))
     };
     let status = update_refused(2);
     let available = condition(&status.conditions, Type::Available).unwrap();
@@ -370,13 +367,11 @@ fn the_status_survives_the_wire_and_then_is_no_change() {
     let status = said(&memcached, rolled_out(2), &["a", "b"]);
     memcached.status = serde_json::from_value(serde_json::to_value(&status).unwrap()).unwrap();
     let deployment = deployment(&memcached, rolled_out(2));
-    let found = Found {
-        deployment: Some(&deployment),
-        nodes: vec![InternedStr::new("b"), InternedStr::new("a")],
-        health: Health::of_deployment(&deployment, &Context::default()),
-        failure: None,
-    };
-    assert_eq!(super::status(&memcached, found, Time::new(NOW + 1000)), memcached.status);
+    let nodes = vec![InternedStr::new("b"), InternedStr::new("a")];
+    let health = Health::of_deployment(&deployment, &Context::default());
+    let found = found(Some(&deployment), health);
+    let again = super::status(&memcached, &found, nodes, Time::new(NOW + 1000));
+    assert_eq!(again, memcached.status);
 }
 
 #[test]
@@ -384,13 +379,8 @@ fn pods_serve_whether_the_controller_has_seen_the_last_edit_or_not() {
     let memcached = sample();
     let mut edited = deployment(&memcached, rolled_out(2));
     edited.meta.generation += 1;
-    let found = Found {
-        deployment: Some(&edited),
-        nodes: Vec::new(),
-        health: Health::of_deployment(&edited, &Context::default()),
-        failure: None,
-    };
-    let status = status(&memcached, found, Time::new(NOW));
+    let health = Health::of_deployment(&edited, &Context::default());
+    let status = status(&memcached, &found(Some(&edited), health), Vec::new(), Time::new(NOW));
     assert_eq!(condition(&status.conditions, Type::Available).unwrap().0, Truth::True);
     assert_eq!(condition(&status.conditions, Type::Ready).unwrap().0, Truth::False);
 }
@@ -410,13 +400,10 @@ fn a_contested_field_is_no_failure_to_create_the_deployment() {
     let field = Some("metadata.labels".to_owned());
     let contested =
         Problem::Contested { name: name.clone(), field, wait: std::time::Duration::ZERO };
-    let found = Found {
-        deployment: Some(&deployment),
-        nodes: vec![InternedStr::new("a"), InternedStr::new("b")],
-        health: Health::of_problem(&contested),
-        failure: failure(&contested),
-    };
-    let status = status(&memcached, found, Time::new(NOW));
+    let nodes = vec![InternedStr::new("a"), InternedStr::new("b")];
+    let health = Health::of_problem(&contested);
+    let found = Found { failure: failure(&contested), ..found(Some(&deployment), health) };
+    let status = status(&memcached, &found, nodes, Time::new(NOW));
     let (available, _, message) = condition(&status.conditions, Type::Available).unwrap();
     assert_eq!(available, Truth::True, "both serve: {message}");
     let (degraded, reason, _) = condition(&status.conditions, Type::Degraded).unwrap();

@@ -11,8 +11,10 @@ use tower::service_fn;
 
 use super::child::{Child, ChildSpec, Desired};
 use super::condition::{Condition, Status, Type};
+use super::health::Health;
 use super::labels::fnv1a;
 use super::pod::Pod;
+use super::reconciliation::Found;
 use super::service::Service;
 use super::{DaemonSet, Deployment};
 use crate::client::{Client, Options};
@@ -38,6 +40,11 @@ pub(crate) fn custom<V: Resource>(yaml: &str) -> V {
         meta.entry(key).or_insert(value);
     }
     serde_json::from_value(object).unwrap()
+}
+
+/// Findings about a workload that is as desired, if there is one.
+pub(crate) fn found<S: ChildSpec>(workload: Option<&Child<S>>, health: Health) -> Found<'_, S> {
+    Found { workload, is_as_desired: workload.is_some(), health, failure: None }
 }
 
 /// A child as the API server sends it after exactly `made` was applied for `parent`.

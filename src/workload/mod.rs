@@ -37,7 +37,7 @@ pub mod diagnostics;
 pub(crate) mod health;
 pub(crate) mod progress;
 pub(crate) mod observer;
-pub(crate) mod report;
+pub(crate) mod reconciliation;
 #[cfg(test)]
 pub(crate) mod fixtures;
 
@@ -68,7 +68,7 @@ pub use pod_template::{
 };
 pub use progress::{Progress, completed, reported};
 pub use reason::{Action, Reason};
-pub use report::refused;
+pub use reconciliation::{Found, refused};
 pub use service::{Service, ServicePort, ServiceSpec, TargetPort, Unread};
 
 use crate::object::Kind;

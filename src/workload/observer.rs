@@ -11,10 +11,8 @@ use super::diagnostics::{self, Diagnostics};
 use super::health::{Context, Health, Level, Rollout, STALLED_AFTER, Workload};
 use super::progress::{Progress, completed, reported};
 use super::reason::Reason;
-use super::report::{Ensured, sooner};
 use crate::client::Client;
 use crate::controller::Action;
-use crate::manager;
 
 /// Shortest interval of looking at the pods of a rollout that makes progress, and at the nodes of a daemon that is well,
 /// but belongs on fewer nodes than have its label, or on none: nodes are not watched.
@@ -51,19 +49,6 @@ impl Observer {
     /// Lists with `diagnostics` what the workloads' own statuses do not show.
     pub fn new(diagnostics: Diagnostics) -> Observer {
         Observer { progress: Arc::default(), diagnostics }
-    }
-
-    /// The health of the workload that a reconcile ensured, or of the problem with it, and when to look again.
-    pub(crate) async fn health<'a, V: Custom, S: Workload>(
-        &self,
-        cx: &manager::Context<V>,
-        workload: &Ensured<S>,
-        looking: impl FnOnce(&Child<S>) -> Looking<'a>,
-    ) -> (Health, Action) {
-        match workload {
-            Ok(child) => self.observe(&cx.client(), &**cx.object(), child, looking(child)).await,
-            Err(problem) => (Health::of_problem(problem), Action::Done),
-        }
     }
 
     /// The health of `object`'s workload `child`, which is as desired, and when to look again.
@@ -141,21 +126,6 @@ impl Observer {
         (health, sooner(again, next))
     }
 
-    /// The health of an object that is paused and has this workload, and when to look again.
-    pub(crate) async fn paused<'a, V: Custom, S: Workload>(
-        &self,
-        cx: &manager::Context<V>,
-        child: Option<&Child<S>>,
-        looking: impl FnOnce(&Child<S>) -> Looking<'a>,
-    ) -> (Health, Action) {
-        let paused = Health::paused(completed(&**cx.object()));
-        let Some(child) = child else { return (paused, Action::Done) };
-        let (of_child, again) =
-            self.observe(&cx.client(), &**cx.object(), child, looking(child)).await;
-        let beside = of_child.trouble().map(|(reason, message)| (reason, message.to_owned()));
-        (Health { beside, ..paused }, again)
-    }
-
     /// The health of a daemon that is ready where Kubernetes wants it, with the nodes that have its label and that it
     /// cannot run on, and when to look again. Nodes that are closed from the start are in no count.
     async fn nodes_with_the_label<S: Workload>(
@@ -197,5 +167,13 @@ fn next(health: &Health, context: &Context<'_>, fresh: Duration, often: Duration
             Action::RequeueAfter(left + Duration::from_millis(10))
         }
         Some(_) => Action::Done,
+    }
+}
+
+/// Returns the earlier of two actions.
+pub(crate) fn sooner(one: Action, other: Action) -> Action {
+    match (one, other) {
+        (Action::RequeueAfter(a), Action::RequeueAfter(b)) => Action::RequeueAfter(a.min(b)),
+        (Action::Done, action) | (action, Action::Done) => action,
     }
 }

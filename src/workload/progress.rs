@@ -221,7 +221,7 @@ impl Progress {
 mod tests {
     use super::*;
     use crate::memcached::Memcached;
-    use crate::workload::fixtures::custom;
+    use crate::workload::fixtures::{custom, found};
 
     const SAMPLE: &str = include_str!("../../artifacts/examples/memcached.yaml");
 
@@ -282,14 +282,8 @@ mod tests {
         let mut object: serde_json::Value = serde_yaml_ng::from_str(SAMPLE).unwrap();
         let paused = custom::<Memcached>(SAMPLE);
         for before in [true, false] {
-            let health = Health::paused(before);
-            let found = crate::memcached::Found {
-                deployment: None,
-                nodes: Vec::new(),
-                health,
-                failure: None,
-            };
-            let status = crate::memcached::status(&paused, found, Time::new(0));
+            let found = found(None, Health::paused(before));
+            let status = crate::memcached::status(&paused, &found, Vec::new(), Time::new(0));
             object["status"] = serde_json::to_value(status).unwrap();
             assert_eq!(completed(&custom::<Memcached>(&object.to_string())), before);
         }

@@ -18,8 +18,9 @@ use crate::generic_daemon::{self, GenericDaemon};
 use crate::memcached::{self, Memcached};
 use crate::object::{ObjectKey, Resource};
 use crate::workload::condition::{Condition, Time};
-use crate::workload::fixtures::{child, custom, rolled_out, wire};
+use crate::workload::fixtures::{child, custom, found, rolled_out, wire};
 use crate::workload::pod_state::{NodeState, PodState};
+use crate::workload::reconciliation::{Found, failure};
 use crate::workload::{DaemonSet, DaemonSetSpec, Deployment};
 
 /// A state of children, and what the status says about it.
@@ -236,8 +237,8 @@ fn deployment(paused: bool, status: Value) -> Deployment {
 
 fn reported(child: Option<&Deployment>, health: Health, failure: Option<&str>) -> Vec<Condition> {
     let failure = failure.map(str::to_owned);
-    let found = memcached::Found { deployment: child, nodes: Vec::new(), health, failure };
-    memcached::status(&custom(MEMCACHED), found, Time::new(0)).conditions.into_vec()
+    let found = Found { failure, ..found(child, health) };
+    memcached::status(&custom(MEMCACHED), &found, Vec::new(), Time::new(0)).conditions.into_vec()
 }
 
 /// A Memcached of two whose Deployment has this status.
@@ -274,7 +275,7 @@ fn held(status: Value, state: (bool, u64)) -> Vec<Condition> {
 /// A Memcached whose Deployment could not be written, and has this status if there is one.
 fn unwritten(problem: &Problem, status: Option<Value>) -> Vec<Condition> {
     let child = status.map(|status| deployment(false, status));
-    let failure = memcached::failure(problem);
+    let failure = failure(problem);
     reported(child.as_ref(), Health::of_problem(problem), failure.as_deref())
 }
 
@@ -294,7 +295,7 @@ fn of_app(status: Value, as_desired: bool) -> Vec<Condition> {
         true => Health::of_deployment(&child, &Context::default()),
         false => Health::new(Level::Stalled, Reason::Invalid, "cannot update Deployment"),
     };
-    let found = app::Found { deployment: Some(&child), as_desired, health };
+    let found = Found { is_as_desired: as_desired, ..found(Some(&child), health) };
     app::status(&app, &found, Time::new(0)).conditions.into_vec()
 }
 
@@ -311,8 +312,9 @@ fn of_daemon_with(status: Value, context: Context<'_>, min_ready: Option<i32>) -
     child.spec.min_ready_seconds = min_ready;
     let context = Context { label: daemon.spec.label.as_deref(), ..context };
     let health = <DaemonSetSpec as Workload>::health(&child, &context);
-    let found = generic_daemon::Found { daemon_set: Some(&child), as_desired: true, health };
-    generic_daemon::status(&daemon, &found, Time::new(0)).conditions.into_vec()
+    generic_daemon::status(&daemon, &found(Some(&child), health), Time::new(0))
+        .conditions
+        .into_vec()
 }
 
 // === Rows ===
@@ -1082,9 +1084,9 @@ fn scaled_to_zero() -> Row {
     object["status"] = rolled_out(0);
     let child: Deployment = child(&object);
     let health = Health::of_deployment(&child, &Context::default());
-    let found =
-        memcached::Found { deployment: Some(&child), nodes: Vec::new(), health, failure: None };
-    let conditions = memcached::status(&memcached, found, Time::new(0)).conditions.into_vec();
+    let found = found(Some(&child), health);
+    let status = memcached::status(&memcached, &found, Vec::new(), Time::new(0));
+    let conditions = status.conditions.into_vec();
     row((M, "size 0"), conditions, "T T F F - -", "ScaledToZero", "No replica is wanted")
 }
 

@@ -1,0 +1,355 @@
+//! One reconcile of a custom resource: its objects are applied, its health is observed, and its status is written.
+//!
+//! Guarantees
+//! - A problem with one object does not keep the others from being applied, nor the status from being written.
+//! - A conflict, or an API server that does not respond, ends the reconcile at once, to be retried.
+//! - A problem is published as a Warning when it begins, once.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::child::{Child, ChildSpec, Desired};
+use super::condition::{Status, Time, Type};
+use super::custom_resource::Custom;
+use super::health::{Health, Workload};
+use super::observer::{Looking, Observer, sooner};
+use super::progress::completed;
+use super::reason::Reason;
+use crate::client;
+use crate::controller::{Action, Class, Problem};
+use crate::manager::Context;
+
+/// A reconcile of a `V`, whose pods run in an `S`.
+pub(crate) struct Reconciliation<'a, V, S: ChildSpec> {
+    cx: &'a Context<V>,
+    observer: &'a Observer,
+    /// The workload, as stored or as just applied; `None` if the custom resource controls none.
+    workload: Option<Arc<Child<S>>>,
+    is_as_desired: bool,
+    /// True if this reconcile has applied the workload.
+    is_applied: bool,
+    failure: Option<String>,
+    problems: Vec<Problem>,
+    next: Action,
+}
+
+/// Findings of a reconcile, from which the status follows.
+#[derive(Debug)]
+pub struct Found<'a, S: ChildSpec> {
+    /// The workload, if the custom resource controls one.
+    pub workload: Option<&'a Child<S>>,
+    /// True if the workload is as desired. While the object is paused, or an update was refused, its pods are those of
+    /// an older spec.
+    pub is_as_desired: bool,
+    /// Health of the whole.
+    pub health: Health,
+    /// The reason why the workload could not be created or updated.
+    pub failure: Option<String>,
+}
+
+impl<'a, V: Custom, S: Workload> Reconciliation<'a, V, S> {
+    /// Begins with the stored workload.
+    ///
+    /// # Errors
+    /// If the controller does not own such workloads.
+    pub(crate) fn new(cx: &'a Context<V>, observer: &'a Observer) -> Result<Self, Problem> {
+        Ok(Reconciliation {
+            cx,
+            observer,
+            workload: controlled(cx)?,
+            is_as_desired: false,
+            is_applied: false,
+            failure: None,
+            problems: Vec::new(),
+            next: Action::Done,
+        })
+    }
+
+    /// Adds a finalizer. Returns whether the custom resource has it.
+    ///
+    /// # Errors
+    /// Conflicts and outages.
+    pub(crate) async fn finalizer(&mut self, name: &'static str) -> Result<bool, Problem> {
+        let Err(problem) = self.cx.add_finalizer(name).await else { return Ok(true) };
+        if self.workload.is_none() {
+            self.failure = Some(problem.to_string());
+        }
+        self.collect(problem)?;
+        Ok(false)
+    }
+
+    /// Applies the workload. Returns it, unless there is a problem.
+    ///
+    /// # Errors
+    /// Conflicts and outages.
+    pub(crate) async fn apply(
+        &mut self,
+        desired: &Desired<S>,
+    ) -> Result<Option<Arc<Child<S>>>, Problem> {
+        match desired.ensure(self.cx).await {
+            Ok(workload) => {
+                self.workload = Some(workload.clone());
+                (self.is_applied, self.is_as_desired) = (true, true);
+                Ok(Some(workload))
+            }
+            Err(problem) => {
+                self.failure = failure(&problem);
+                self.collect(problem)?;
+                self.workload = controlled(self.cx)?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Applies another object, or deletes it if there is none to desire.
+    ///
+    /// # Errors
+    /// Conflicts and outages.
+    pub(crate) async fn apply_or_prune<T: ChildSpec>(
+        &mut self,
+        desired: Option<&Desired<T>>,
+    ) -> Result<(), Problem> {
+        let applied = match desired {
+            Some(desired) => desired.ensure(self.cx).await.map(drop),
+            None => self.cx.prune::<Child<T>>(|_| false).await,
+        };
+        applied.or_else(|problem| self.collect(problem))
+    }
+
+    /// Notes whether the stored workload, which this reconcile does not write, is as desired.
+    ///
+    /// # Errors
+    /// Those of [`Desired::is_ensured`].
+    pub(crate) fn compare(&mut self, desired: &Desired<S>) -> Result<(), Problem> {
+        let compared = self.workload.as_ref().map(|there| desired.is_ensured(self.cx, there));
+        self.is_as_desired = compared.transpose()?.unwrap_or(false);
+        Ok(())
+    }
+
+    /// Returns whether the API server refused a write of this reconcile.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.problems.iter().any(|problem| problem.api_error().is_some())
+    }
+
+    /// Sets the reason why no workload is applied.
+    pub(crate) fn fail(&mut self, why: &str) {
+        self.failure = Some(why.to_owned());
+    }
+
+    /// Returns the health of the whole: of the workload if it is as desired, and of all problems.
+    pub(crate) async fn observe<'l>(
+        &mut self,
+        looking: impl FnOnce(&Child<S>) -> Looking<'l>,
+    ) -> Health {
+        let object = self.cx.object().clone();
+        let mut healths = Vec::from_iter(self.problems.iter().map(Health::of_problem));
+        if let Some(child) = self.workload.as_ref().filter(|_| self.is_applied) {
+            let (client, looking) = (self.cx.client(), looking(child));
+            let (health, next) = self.observer.observe(&client, &*object, child, looking).await;
+            healths.insert(0, health);
+            self.requeue(next);
+        }
+        let worst = healths.into_iter().reduce(Health::and);
+        let worst = worst.unwrap_or_else(|| Health::ready(Reason::AsExpected, ""));
+        worst.aged(&*object, Time::now())
+    }
+
+    /// Returns the health of a paused custom resource, with what is wrong with its workload.
+    pub(crate) async fn observe_paused<'l>(
+        &mut self,
+        looking: impl FnOnce(&Child<S>) -> Looking<'l>,
+    ) -> Health {
+        let object = self.cx.object().clone();
+        let paused = Health::paused(completed(&*object));
+        let Some(child) = self.workload.clone() else { return paused };
+        let (client, looking) = (self.cx.client(), looking(&child));
+        let (of_child, next) = self.observer.observe(&client, &*object, &child, looking).await;
+        self.requeue(next);
+        let beside = of_child.trouble().map(|(reason, message)| (reason, message.to_owned()));
+        Health { beside, ..paused }
+    }
+
+    /// Returns what the status is made of.
+    pub(crate) fn found(&self, health: &Health) -> Found<'_, S> {
+        Found {
+            workload: self.workload.as_deref(),
+            is_as_desired: self.is_as_desired,
+            health: health.clone(),
+            failure: self.failure.clone(),
+        }
+    }
+
+    /// Requests another reconcile, besides those that are requested already: the earliest counts.
+    pub(crate) fn requeue(&mut self, next: Action) {
+        self.next = sooner(self.next, next);
+    }
+
+    /// Ends the reconcile without a report.
+    pub(crate) fn skip_report(self) -> Action {
+        self.next
+    }
+
+    /// Writes the status, and ends the reconcile.
+    ///
+    /// # Errors
+    /// If the status cannot be written; else the most urgent problem.
+    pub(crate) async fn report(
+        self,
+        status: &(impl Serialize + Sync),
+        health: &Health,
+    ) -> Result<Action, Problem> {
+        let reported = report(self.cx, status, health).await?;
+        Ok(sooner(sooner(reported, self.next), outcome(self.problems)?))
+    }
+
+    /// Collects a problem that the status reports.
+    ///
+    /// # Errors
+    /// A problem that ends the reconcile: another process was faster, or the API server does not respond.
+    fn collect(&mut self, problem: Problem) -> Result<(), Problem> {
+        if !is_reported(&problem) {
+            return Err(problem);
+        }
+        self.problems.push(problem);
+        Ok(())
+    }
+}
+
+/// Returns the reason why a workload could not be created or updated. One that is contested or terminating exists, and its
+/// pods can serve.
+pub(crate) fn failure(problem: &Problem) -> Option<String> {
+    let exists = matches!(problem, Problem::Terminating(_) | Problem::Contested { .. });
+    (!exists).then(|| Health::of_problem(problem).message)
+}
+
+/// Returns the stored workload of the custom resource, if it controls one.
+fn controlled<V: Custom, S: ChildSpec>(cx: &Context<V>) -> Result<Option<Arc<Child<S>>>, Problem> {
+    let uid = cx.object().uid();
+    Ok(cx.get::<Child<S>>(cx.key())?.filter(|child| child.meta.is_controlled_by(uid)))
+}
+
+/// The purposes of calls that write.
+const WRITES: [&str; 3] = ["create", "update", "delete"];
+
+/// Returns whether the status reports a problem.
+fn is_reported(problem: &Problem) -> bool {
+    let Some(error) = problem.api_error() else { return true };
+    // The API server waits for something, such as a webhook, and may yet take a status.
+    let is_write = matches!(problem, Problem::Call { verb, .. } if WRITES.contains(verb));
+    if is_write && matches!(error, client::Error::Deadline(_)) {
+        return true;
+    }
+    let answered = error.code().is_some();
+    // The object is about to be deleted, with its status.
+    let goes = error.is_namespace_terminating();
+    answered && !goes && matches!(Class::of(error), Class::Transient | Class::Forbidden)
+}
+
+/// Returns what follows from problems, once they are reported.
+///
+/// # Errors
+/// The most urgent problem: one that can resolve itself, then one that waits for a name.
+fn outcome(problems: Vec<Problem>) -> Result<Action, Problem> {
+    let (mut action, mut urgent) = (Action::Done, None);
+    let rank = |problem: &Problem| match problem.class() {
+        Class::Transient | Class::Conflict => 0,
+        Class::Waiting => 1,
+        Class::Forbidden | Class::NotServed | Class::Terminal => 2,
+    };
+    for problem in problems {
+        match problem {
+            Problem::Contested { wait, .. } => action = sooner(action, Action::RequeueAfter(wait)),
+            problem => match &urgent {
+                Some(other) if rank(other) <= rank(&problem) => {}
+                _ => urgent = Some(problem),
+            },
+        }
+    }
+    urgent.map_or(Ok(action), |problem| Err(problem.reported()))
+}
+
+/// Writes a changed status, and publishes a Warning if a problem has begun. If another manager (a second operator, for
+/// example) keeps writing another status for the same spec, it is left for a while.
+///
+/// # Errors
+/// If it could not be written.
+async fn report<V: Custom>(
+    cx: &Context<V>,
+    status: &(impl Serialize + Sync),
+    health: &Health,
+) -> Result<Action, Problem> {
+    match cx.patch_status(status).await {
+        Err(Problem::Contested { wait, .. }) => {
+            if let Some((reason, _)) = health.trouble() {
+                cx.note(reason.as_str());
+            }
+            return Ok(Action::RequeueAfter(wait));
+        }
+        // The object is gone, and its watch behind.
+        Err(Problem::Call { source, .. }) if source.is_not_found() => return Ok(Action::Done),
+        written => written?,
+    }
+    let Some((reason, message)) = health.trouble() else { return Ok(Action::Done) };
+    let is_known = cx.object().conditions().iter().any(|condition| {
+        condition.is(Type::Degraded)
+            && condition.status == Status::True
+            && condition.reason == reason.as_str()
+    });
+    if is_known {
+        cx.note(reason.as_str());
+    } else {
+        cx.warn(reason.as_str(), message);
+    }
+    Ok(Action::Done)
+}
+
+/// Publishes a Warning if the API server refused what the status does not report: the status itself, or
+/// the removal of the finalizer, after which the status says that all is done. Returns the problem.
+pub fn refused<V: Custom>(cx: &Context<V>, problem: Problem) -> Problem {
+    let Some(error) = problem.api_error() else { return problem };
+    let reason = match Reason::of_refusal(error) {
+        Some(reason) => reason,
+        None if is_reported(&problem) && cx.object().meta().deleting => Reason::ApiError,
+        None => return problem,
+    };
+    if matches!(problem, Problem::Reported(_)) {
+        return problem;
+    }
+    cx.warn(reason.as_str(), &Health::of_problem(&problem).message);
+    problem.reported()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::client;
+    use crate::controller::Name;
+    use crate::object::{ObjectKey, Resource};
+    use crate::workload::service::Service;
+
+    fn name() -> Name {
+        Name { kind: Service::KIND, key: ObjectKey::new("ns", "a") }
+    }
+
+    #[test]
+    fn of_two_problems_the_more_urgent_one_decides() {
+        let api = |code| Problem::from(client::Error::api(code, "", "no"));
+        let taken = || Problem::NotOwned { owner: "App".to_owned(), name: name() };
+        let wait = Duration::from_secs(7);
+        let contested = || Problem::Contested { name: name(), field: None, wait };
+        for (problems, expected) in [
+            (vec![api(403), taken()], Class::Waiting),
+            (vec![taken(), api(403)], Class::Waiting),
+            (vec![taken(), api(500)], Class::Transient),
+            (vec![contested(), taken()], Class::Waiting),
+            (vec![api(403)], Class::Forbidden),
+        ] {
+            assert_eq!(outcome(problems).unwrap_err().class(), expected);
+        }
+        let both = outcome(vec![contested()]).unwrap();
+        assert!(matches!(both, Action::RequeueAfter(after) if after == wait), "{both:?}");
+    }
+}
