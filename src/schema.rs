@@ -44,26 +44,10 @@ pub(crate) fn dns_label_name(bearers: &str) -> Rule {
     )
 }
 
-/// The DaemonSet controller names a ControllerRevision after the DaemonSet, `-` and up to 10
-/// characters; an object's name has at most 253.
-pub(crate) fn daemon_name() -> Rule {
-    Rule::new("size(self.metadata.name) <= 242").message(
-        "`metadata.name` must be at most 242 characters long, because the DaemonSet's revisions \
-         have it with 11 characters more",
-    )
-}
-
 pub(crate) fn object_name() -> Rule {
     rule(
         format!("self.matches('^{SUBDOMAIN}$')"),
         "`name` must be the name of an object: lower-case letters, digits, '-' and '.'",
-    )
-}
-
-pub(crate) fn config_key() -> Rule {
-    rule(
-        "self.matches('^[-._a-zA-Z0-9]+$') && self != '.' && !self.startsWith('..')".to_owned(),
-        "`key` must consist of letters, digits, '-', '_' and '.', and not be '.' or begin with '..'",
     )
 }
 
@@ -105,17 +89,6 @@ pub(crate) fn prefix_of(field: &str) -> Rule {
 
 // === environment ===
 
-/// Accepted by every API server: since 1.32 they take any printable ASCII but '=', before that only
-/// this (k8s.io/apimachinery/pkg/util/validation, IsEnvVarName).
-pub(crate) fn env_name() -> Rule {
-    rule(
-        "self.matches('^[-._a-zA-Z][-._a-zA-Z0-9]*$') && self != '.' && !self.startsWith('..')"
-            .to_owned(),
-        "`name` must consist of letters, digits, '-', '_' and '.', not begin with a digit, and not \
-         be '.' or begin with '..', for example 'LOG_LEVEL'",
-    )
-}
-
 /// Most characters of the values of all variables together. Kubernetes keeps an App several
 /// times: as last applied, in its Deployment, and in each of ten ReplicaSets.
 pub(crate) const MOST_CHARACTERS: u32 = 65536;
@@ -127,23 +100,6 @@ pub(crate) fn sum_of_values() -> Rule {
             "`envs` must have values of at most {MOST_CHARACTERS} characters in all; keep more in a \
              ConfigMap and refer to it with `valueFrom`"
         ),
-    )
-}
-
-pub(crate) fn one_value() -> Rule {
-    rule(
-        "!has(self.valueFrom) || !has(self.value) || self.value == ''".to_owned(),
-        "an environment variable must have either `value` or `valueFrom`",
-    )
-}
-
-pub(crate) fn one_source() -> Rule {
-    rule(
-        "[has(self.configMapKeyRef), has(self.secretKeyRef), has(self.fieldRef), \
-         has(self.resourceFieldRef)].filter(x, x).size() == 1"
-            .to_owned(),
-        "`valueFrom` must have one of `configMapKeyRef`, `secretKeyRef`, `fieldRef` and \
-         `resourceFieldRef`",
     )
 }
 
@@ -163,34 +119,6 @@ pub(crate) fn field_path() -> Rule {
     )
 }
 
-/// As [`prefix_of`], behind the quote.
-pub(crate) fn field_path_prefix() -> Rule {
-    rule(
-        "!self.contains('/') || self.indexOf('/') - self.indexOf('[') <= 255".to_owned(),
-        "`fieldPath` must have a KEY with at most 253 characters before the '/'",
-    )
-}
-
-pub(crate) fn resource_field() -> Rule {
-    rule(
-        "self.matches('^(limits|requests)[.](cpu|memory|ephemeral-storage)$')".to_owned(),
-        "`resource` must be 'limits.' or 'requests.' followed by 'cpu', 'memory' or \
-         'ephemeral-storage'",
-    )
-}
-
-/// Divisors of an amount: the schema knows all of them, this rule which belong together.
-pub(crate) fn divisor() -> Rule {
-    rule(
-        "!has(self.divisor) || (self.resource.endsWith('.cpu') ? \
-         type(self.divisor) == int || self.divisor in [dyn(''), dyn('0'), dyn('1'), dyn('1m')] : \
-         self.divisor != '1m')"
-            .to_owned(),
-        "`divisor` must be '1' or '1m' for cpu, and '1' or one unit such as '1M' or '1Mi' for the \
-         others",
-    )
-}
-
 pub(crate) fn divisor_of_a_resource(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "description": "The unit in which it is told.",
@@ -199,10 +127,6 @@ pub(crate) fn divisor_of_a_resource(_: &mut SchemaGenerator) -> Schema {
         "enum": [0, 1, "", "0", "1", "1m", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi",
             "1Ti", "1Pi", "1Ei"],
     })
-}
-
-pub(crate) fn field_api_version(_: &mut SchemaGenerator) -> Schema {
-    words("Always 'v1'.", &["v1"])
 }
 
 // === pods ===
@@ -224,15 +148,6 @@ pub(crate) fn pod_labels(_: &mut SchemaGenerator) -> Schema {
             "message": "`labels` must not have the operator's own labels: 'app.kubernetes.io/' with 'name', 'instance', \
                 'version', 'part-of', 'managed-by' or 'created-by', and the label by which the operator selects pods",
         }]),
-    )
-}
-
-/// Labels by which the users of a Memcached identify its pods.
-pub(crate) fn memcached_labels() -> Rule {
-    rule(
-        "!has(self.pod) || !has(self.pod.labels) || !('app' in self.pod.labels || 'memcached_cr' in self.pod.labels)"
-            .to_owned(),
-        "`pod.labels` must not have 'app' or 'memcached_cr', which the operator sets",
     )
 }
 
@@ -307,68 +222,12 @@ pub(crate) fn optional_name_in(field: &str) -> Rule {
     )
 }
 
-pub(crate) fn sleep_within_grace_period() -> Rule {
-    rule(
-        "!has(self.preStopSleepSeconds) || self.preStopSleepSeconds == 0 || self.preStopSleepSeconds < \
-         (has(self.terminationGracePeriodSeconds) ? self.terminationGracePeriodSeconds : 30)"
-            .to_owned(),
-        "`preStopSleepSeconds` must be less than `terminationGracePeriodSeconds`, which is 30 if absent",
-    )
-}
-
-pub(crate) fn toleration_key() -> Rule {
-    rule(
-        "(has(self.key) && self.key != '') || (has(self.operator) && self.operator == 'Exists')"
-            .to_owned(),
-        "a toleration must have a `key`, unless its `operator` is 'Exists'",
-    )
-}
-
-pub(crate) fn toleration_value() -> Rule {
-    rule(
-        "!has(self.value) || self.value == '' || !has(self.operator) || self.operator != 'Exists'"
-            .to_owned(),
-        "a toleration with the `operator` 'Exists' must not have a `value`",
-    )
-}
-
-pub(crate) fn toleration_seconds() -> Rule {
-    rule(
-        "!has(self.tolerationSeconds) || (has(self.effect) && self.effect == 'NoExecute')"
-            .to_owned(),
-        "a toleration with `tolerationSeconds` must have the `effect` 'NoExecute'",
-    )
-}
-
-pub(crate) fn toleration_operator(_: &mut SchemaGenerator) -> Schema {
-    words("'Equal' (the default) compares `value`, 'Exists' does not.", &["Equal", "Exists"])
-}
-
-pub(crate) fn taint_effect(_: &mut SchemaGenerator) -> Schema {
-    let effects = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
-    words("The effect of the taint; each of them if absent.", &effects)
-}
-
 pub(crate) fn when_unsatisfiable(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "description": "'DoNotSchedule' leaves a pod pending, 'ScheduleAnyway' prefers the other nodes.",
         "type": "string",
         "enum": ["DoNotSchedule", "ScheduleAnyway"],
     })
-}
-
-/// One of these, or '' for the default.
-fn words(description: &str, words: &[&str]) -> Schema {
-    let all: Vec<&&str> = words.iter().chain([&""]).collect();
-    json_schema!({ "description": description, "type": "string", "enum": all })
-}
-
-pub(crate) fn image_pull_policy(_: &mut SchemaGenerator) -> Schema {
-    words(
-        "When nodes pull the image: 'IfNotPresent' (the default), 'Always' or 'Never'. An image that is on a node lets \
-         pods start there while the registry does not respond.",
-        &["IfNotPresent", "Always", "Never"],
-    )
 }
 
 // === resources ===
@@ -456,13 +315,6 @@ pub(crate) fn extended_requests() -> Rule {
 
 // === containers ===
 
-pub(crate) fn one_handler() -> Rule {
-    rule(
-        "has(self.httpGet) != has(self.tcpSocket)".to_owned(),
-        "a probe must have either `httpGet` or `tcpSocket`",
-    )
-}
-
 /// The kubelet never runs a probe of a port that the container does not have. Only a `targetPort` names one.
 /// (`==` of what may be a number or a text has no bounded cost.)
 pub(crate) fn probes_a_named_port(probe: &str) -> Rule {
@@ -493,88 +345,10 @@ pub(crate) fn probe_port(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-pub(crate) fn scheme(_: &mut SchemaGenerator) -> Schema {
-    words(
-        "'HTTP' or 'HTTPS', whose certificate is not checked; 'HTTP' if absent.",
-        &["HTTP", "HTTPS"],
-    )
-}
-
-pub(crate) fn medium(_: &mut SchemaGenerator) -> Schema {
-    words("'Memory' for a file system in memory; the node's disk if absent.", &["Memory"])
-}
-
-pub(crate) fn one_volume_source() -> Rule {
-    rule(
-        "[has(self.configMap), has(self.secret), has(self.emptyDir), \
-         has(self.persistentVolumeClaim)].filter(x, x).size() == 1"
-            .to_owned(),
-        "a volume must have one of `configMap`, `secret`, `emptyDir` and `persistentVolumeClaim`",
-    )
-}
-
-pub(crate) fn volume_name() -> Rule {
-    rule(
-        "self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')".to_owned(),
-        "`name` must consist of lower-case letters, digits and '-', and begin and end with a letter or digit",
-    )
-}
-
 pub(crate) fn mount_path() -> Rule {
     rule(
         "self.startsWith('/') && self != '/' && !self.contains(':')".to_owned(),
         "`mountPath` must begin with '/', be longer than that, and not contain ':'",
-    )
-}
-
-/// Without '.' and '..', a path below another begins with it.
-pub(crate) fn host_path() -> Rule {
-    rule(
-        "self.matches('^(/[^/]+)+$') && !(self + '/').matches('/[.][.]?/')".to_owned(),
-        "`path` must begin with '/', be longer than that, not end with '/', and have no parts that are \
-         empty, '.' or '..', for example '/var/log'",
-    )
-}
-
-pub(crate) fn host_path_type(_: &mut SchemaGenerator) -> Schema {
-    words(
-        "What is at `path`: 'Directory' (the default), 'DirectoryOrCreate', 'File', 'FileOrCreate', 'Socket', \
-         'CharDevice' or 'BlockDevice'. Where the node has something else, the pod does not start.",
-        &[
-            "Directory",
-            "DirectoryOrCreate",
-            "File",
-            "FileOrCreate",
-            "Socket",
-            "CharDevice",
-            "BlockDevice",
-        ],
-    )
-}
-
-pub(crate) fn mount_paths() -> Rule {
-    rule(
-        "self.all(v, self.exists_one(w, w.mountPath == v.mountPath))".to_owned(),
-        "each of `volumes` must have a `mountPath` of its own",
-    )
-}
-
-pub(crate) fn security_profile(_: &mut SchemaGenerator) -> Schema {
-    words(
-        "'Restricted' has the container run as Pod Security 'restricted' asks: not as root, and without \
-         capabilities.",
-        &["Restricted"],
-    )
-}
-
-/// Applying a Deployment without the name would leave the old one: `serviceAccount`, which the API server sets
-/// beside it, brings it back.
-pub(crate) fn service_account_stays() -> Rule {
-    rule(
-        "!has(oldSelf.serviceAccountName) || oldSelf.serviceAccountName == '' || \
-         (has(self.serviceAccountName) && self.serviceAccountName != '')"
-            .to_owned(),
-        "`serviceAccountName` cannot be left out once it was set: set 'default'",
     )
 }
 
@@ -583,38 +357,6 @@ pub(crate) fn no_root_if_restricted() -> Rule {
         "!has(self.securityProfile) || self.securityProfile == '' || !has(self.runAsUser) || self.runAsUser > 0"
             .to_owned(),
         "`runAsUser` must be greater than 0 if `securityProfile` is 'Restricted'",
-    )
-}
-
-pub(crate) fn strategy_type(_: &mut SchemaGenerator) -> Schema {
-    words(
-        "'RollingUpdate' (the default) replaces them in steps, 'Recreate' ends all before the first new one.",
-        &["RollingUpdate", "Recreate"],
-    )
-}
-
-pub(crate) fn daemon_strategy(_: &mut SchemaGenerator) -> Schema {
-    words(
-        "'RollingUpdate' (the default) replaces the pods of an old template, 'OnDelete' waits until each is \
-         deleted.",
-        &["RollingUpdate", "OnDelete"],
-    )
-}
-
-pub(crate) fn pace_of_a_rolling_update() -> Rule {
-    rule(
-        "!has(self.rollingUpdate) || !has(self.type) || self.type in ['', 'RollingUpdate']"
-            .to_owned(),
-        "`rollingUpdate` must be left out if `type` is 'Recreate'",
-    )
-}
-
-pub(crate) fn pace_of_nodes() -> Rule {
-    rule(
-        "!has(self.maxUnavailable) || self.maxUnavailable in [dyn(0)] || !has(self.updateStrategy) || \
-         self.updateStrategy in ['', 'RollingUpdate']"
-            .to_owned(),
-        "`maxUnavailable` must be left out if `updateStrategy` is 'OnDelete'",
     )
 }
 
@@ -627,16 +369,6 @@ pub(crate) fn label_and_selector() -> Rule {
              !({key} in self.pod.nodeSelector) || self.pod.nodeSelector[{key}] == {value}"
         ),
         "`pod.nodeSelector` must not have the key of `label` with another value",
-    )
-}
-
-/// With neither, no pod could be replaced.
-pub(crate) fn some_pace() -> Rule {
-    rule(
-        "!has(self.maxSurge) || !has(self.maxUnavailable) || !(self.maxSurge in [dyn(0), dyn('0%')]) || \
-         !(self.maxUnavailable in [dyn(0), dyn('0%')])"
-            .to_owned(),
-        "`maxSurge` and `maxUnavailable` must not both be 0",
     )
 }
 
@@ -687,20 +419,6 @@ pub(crate) fn memory_limit() -> Rule {
     )
 }
 
-pub(crate) fn exporter_port() -> Rule {
-    rule(
-        "!has(self.exporter) || self.containerPort != 9150".to_owned(),
-        "`containerPort` must not be 9150, which is the port of the `exporter`",
-    )
-}
-
-pub(crate) fn connections() -> Rule {
-    rule(
-        "self == 0 || self >= 512".to_owned(),
-        "`maxConnections` must be at least 512; leave it out for memcached's 1024",
-    )
-}
-
 pub(crate) fn item_size() -> Rule {
     rule(
         format!(
@@ -740,30 +458,11 @@ pub(crate) fn memcached_options() -> Rule {
     )
 }
 
-pub(crate) fn memcached_options_together() -> Rule {
-    rule(
-        "!self.exists(o, o in ['no_lru_maintainer', 'no_modern']) || !self.exists(o, o.startsWith('temporary_ttl='))"
-            .to_owned(),
-        "`options` must not have 'temporary_ttl' together with 'no_lru_maintainer' or 'no_modern'",
-    )
-}
-
-pub(crate) fn memcached_probe(_: &mut SchemaGenerator) -> Schema {
-    words(
-        "'TCP' (the default) has a pod ready when its port accepts a connection, 'None' at once.",
-        &["TCP", "None"],
-    )
-}
-
 // === ports ===
 
 const PORT_NAME: &str = "^([a-z0-9]+-)*[a-z0-9]*[a-z][a-z0-9]*(-[a-z0-9]+)*$";
 /// Empty, as some clients write what is not set, or the name of a container's port.
 const TARGET_PORT: &str = "^(([a-z0-9]+-)*[a-z0-9]*[a-z][a-z0-9]*(-[a-z0-9]+)*)?$";
-
-pub(crate) fn protocol(_: &mut SchemaGenerator) -> Schema {
-    words("The transport: 'TCP' (the default), 'UDP' or 'SCTP'.", &["TCP", "UDP", "SCTP"])
-}
 
 /// A number, or an IANA_SVC_NAME (k8s.io/apimachinery/pkg/util/validation, IsValidPortName).
 pub(crate) fn target_port(_: &mut SchemaGenerator) -> Schema {
@@ -780,50 +479,10 @@ pub(crate) fn target_port(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-pub(crate) fn service_port_name() -> Rule {
-    rule(
-        "self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$')".to_owned(),
-        "`name` must consist of lower-case letters, digits and '-', and begin and end with a letter \
-         or digit",
-    )
-}
-
 pub(crate) fn app_protocol() -> Rule {
     rule(
         format!("self.matches('^(({SUBDOMAIN}/)?{QUALIFIED})?$')"),
         "`appProtocol` must be a name such as 'http' or 'kubernetes.io/h2c'",
-    )
-}
-
-/// '' is TCP too, and the list's keys do not know that.
-pub(crate) fn ports_differ() -> Rule {
-    rule(
-        "self.all(p, p.protocol != '' || !self.exists(q, q.port == p.port && q.protocol == 'TCP'))"
-            .to_owned(),
-        "each of `ports` must have a `port` and `protocol` of its own",
-    )
-}
-
-pub(crate) fn port_names() -> Rule {
-    rule(
-        "self.all(p, !has(p.name) || p.name == '' || self.exists_one(q, has(q.name) && q.name == p.name)) && \
-         self.all(p, !has(p.nodePort) || p.nodePort == 0 || self.exists_one(q, has(q.nodePort) && \
-         q.nodePort == p.nodePort && \
-         (q.protocol == p.protocol || [q.protocol, p.protocol].all(r, r in ['', 'TCP']))))"
-            .to_owned(),
-        "each of `ports` must have a `name` and a `nodePort` of its own, where it has one",
-    )
-}
-
-/// A name stands for the number of the one port that has it: with a second port, nothing would say which of the two
-/// numbers the container has. `in` is not charged for the length of what it compares, as `==` is.
-pub(crate) fn target_port_names() -> Rule {
-    rule(
-        "self.all(p, !has(p.targetPort) || type(p.targetPort) == int || p.targetPort in [''] || self.exists_one(q, \
-         has(q.targetPort) && q.targetPort in [p.targetPort]))"
-            .to_owned(),
-        "a name as `targetPort` must belong to one of `ports` only: where several lead to the same port of the \
-         container, write its number",
     )
 }
 

@@ -34,7 +34,17 @@ use crate::workload::{BudgetSettings, Condition, EnvVar, PodSettings, Resources,
     validation = schema::dns_label_name("the Service and the container"),
 )]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = schema::service_account_stays(), validation = schema::no_root_if_restricted(), validation = schema::probes_a_named_port("readinessProbe"), validation = schema::probes_a_named_port("livenessProbe"), validation = schema::probes_a_named_port("startupProbe"))]
+// Applying a Deployment without the name would leave the old one: `serviceAccount`, which the API server sets
+// beside it, brings it back.
+#[x_kube(validation = (
+    "!has(oldSelf.serviceAccountName) || oldSelf.serviceAccountName == '' || (has(self.serviceAccountName) && \
+     self.serviceAccountName != '')",
+    "`serviceAccountName` cannot be left out once it was set: set 'default'",
+))]
+#[x_kube(validation = schema::no_root_if_restricted())]
+#[x_kube(validation = schema::probes_a_named_port("readinessProbe"))]
+#[x_kube(validation = schema::probes_a_named_port("livenessProbe"))]
+#[x_kube(validation = schema::probes_a_named_port("startupProbe"))]
 pub struct Spec {
     /// Number of pods.
     #[serde(default = "one")]
@@ -44,9 +54,10 @@ pub struct Spec {
     #[schemars(length(max = 512))]
     #[x_kube(validation = schema::image())]
     pub image: InternedStr,
-    /// When nodes pull the image.
+    /// When nodes pull the image: 'IfNotPresent' (the default), 'Always' or 'Never'. An image that is on a node lets
+    /// pods start there while the registry does not respond.
     #[serde(default, skip_serializing_if = "str::is_empty")]
-    #[schemars(schema_with = "schema::image_pull_policy")]
+    #[schemars(extend("enum" = ["IfNotPresent", "Always", "Never", ""]))]
     pub image_pull_policy: InternedStr,
     /// Limits and requests of the container.
     #[serde(default, skip_serializing_if = "Resources::is_empty")]
@@ -60,7 +71,25 @@ pub struct Spec {
     /// Ports of the Service. Without any there is no Service.
     #[serde(default)]
     #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["port", "protocol"]))]
-    #[x_kube(validation = schema::ports_differ(), validation = schema::port_names(), validation = schema::target_port_names())]
+    // '' is TCP too, and the list's keys do not know that.
+    #[x_kube(validation = (
+        "self.all(p, p.protocol != '' || !self.exists(q, q.port == p.port && q.protocol == 'TCP'))",
+        "each of `ports` must have a `port` and `protocol` of its own",
+    ))]
+    #[x_kube(validation = (
+        "self.all(p, !has(p.name) || p.name == '' || self.exists_one(q, has(q.name) && q.name == p.name)) && \
+         self.all(p, !has(p.nodePort) || p.nodePort == 0 || self.exists_one(q, has(q.nodePort) && q.nodePort == \
+         p.nodePort && (q.protocol == p.protocol || [q.protocol, p.protocol].all(r, r in ['', 'TCP']))))",
+        "each of `ports` must have a `name` and a `nodePort` of its own, where it has one",
+    ))]
+    // A name stands for the number of the one port that has it: with a second port, nothing would say which of the two
+    // numbers the container has. `in` is not charged for the length of what it compares, as `==` is.
+    #[x_kube(validation = (
+        "self.all(p, !has(p.targetPort) || type(p.targetPort) == int || p.targetPort in [''] || \
+         self.exists_one(q, has(q.targetPort) && q.targetPort in [p.targetPort]))",
+        "a name as `targetPort` must belong to one of `ports` only: where several lead to the same port of the \
+         container, write its number",
+    ))]
     pub ports: Box<[ServicePort]>,
     /// The program, in place of the image's entry point.
     #[serde(default, skip_serializing_if = "<[InternedStr]>::is_empty")]
@@ -85,7 +114,10 @@ pub struct Spec {
     /// Files of ConfigMaps, Secrets, claims, and empty directories.
     #[serde(default, skip_serializing_if = "<[Value]>::is_empty")]
     #[schemars(with = "Vec<Volume>", length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
-    #[x_kube(validation = schema::mount_paths())]
+    #[x_kube(validation = (
+        "self.all(v, self.exists_one(w, w.mountPath == v.mountPath))",
+        "each of `volumes` must have a `mountPath` of its own",
+    ))]
     pub volumes: Box<[Value]>,
     /// The ServiceAccount of the pods. Once set it cannot be left out: set 'default' to go back.
     #[serde(default, skip_serializing_if = "str::is_empty")]
@@ -95,7 +127,7 @@ pub struct Spec {
     /// 'Restricted' has the container run as Pod Security 'restricted' asks: not as root, and without
     /// capabilities.
     #[serde(default, skip_serializing_if = "str::is_empty")]
-    #[schemars(schema_with = "schema::security_profile")]
+    #[schemars(extend("enum" = ["Restricted", ""]))]
     pub security_profile: InternedStr,
     /// The number of the user that the container runs as; the image's if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]

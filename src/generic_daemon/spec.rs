@@ -26,18 +26,31 @@ use crate::workload::{Amount, Condition, EnvVar, PodSettings, Resources};
     printcolumn(name = "Image", type_ = "string", json_path = ".spec.image", priority = 1, description = "The image that runs."),
     printcolumn(name = "Label", type_ = "string", json_path = ".spec.label", priority = 1, description = "Label of its nodes; every node if empty."),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
-    validation = schema::daemon_name(),
+    // The DaemonSet controller names a ControllerRevision after the DaemonSet, `-` and up to 10
+    // characters; an object's name has at most 253.
+    validation = (
+        "size(self.metadata.name) <= 242",
+        "`metadata.name` must be at most 242 characters long, because the DaemonSet's revisions have it with 11 \
+         characters more",
+    ),
 )]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = schema::pace_of_nodes(), validation = schema::label_and_selector(), validation = schema::no_root_if_restricted())]
+#[x_kube(validation = (
+    "!has(self.maxUnavailable) || self.maxUnavailable in [dyn(0)] || !has(self.updateStrategy) || \
+     self.updateStrategy in ['', 'RollingUpdate']",
+    "`maxUnavailable` must be left out if `updateStrategy` is 'OnDelete'",
+))]
+#[x_kube(validation = schema::label_and_selector())]
+#[x_kube(validation = schema::no_root_if_restricted())]
 pub struct Spec {
     /// The image that runs, for example 'mbessler/syslogdocker'.
     #[schemars(length(max = 512))]
     #[x_kube(validation = schema::image())]
     pub image: InternedStr,
-    /// When nodes pull the image.
+    /// When nodes pull the image: 'IfNotPresent' (the default), 'Always' or 'Never'. An image that is on a node lets
+    /// pods start there while the registry does not respond.
     #[serde(default, skip_serializing_if = "str::is_empty")]
-    #[schemars(schema_with = "schema::image_pull_policy")]
+    #[schemars(extend("enum" = ["IfNotPresent", "Always", "Never", ""]))]
     pub image_pull_policy: InternedStr,
     /// The nodes on which it runs: 'key' (they have that label, whatever its value) or
     /// 'key=value'. Without it, every node.
@@ -69,7 +82,7 @@ pub struct Spec {
     pub host_paths: Box<[HostPath]>,
     /// 'Restricted' has the container run as Pod Security 'restricted' asks: not as root, and without capabilities.
     #[serde(default, skip_serializing_if = "str::is_empty")]
-    #[schemars(schema_with = "schema::security_profile")]
+    #[schemars(extend("enum" = ["Restricted", ""]))]
     pub security_profile: InternedStr,
     /// The number of the user that the container runs as; the image's if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -77,7 +90,7 @@ pub struct Spec {
     pub run_as_user: Option<i64>,
     /// 'RollingUpdate' (the default) replaces the pods of an old template, 'OnDelete' waits until each is deleted.
     #[serde(default, skip_serializing_if = "str::is_empty")]
-    #[schemars(schema_with = "schema::daemon_strategy")]
+    #[schemars(extend("enum" = ["RollingUpdate", "OnDelete", ""]))]
     pub update_strategy: InternedStr,
     /// Nodes whose pod may be missing during a rolling update, a number or a percentage; 1 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -98,16 +111,22 @@ pub struct Spec {
 pub struct HostPath {
     /// Its path on the node, for example '/var/log'.
     #[schemars(length(max = 1024))]
-    #[x_kube(validation = schema::host_path())]
+    // Without '.' and '..', a path below another begins with it.
+    #[x_kube(validation = (
+        "self.matches('^(/[^/]+)+$') && !(self + '/').matches('/[.][.]?/')",
+        "`path` must begin with '/', be longer than that, not end with '/', and have no parts that are empty, \
+         '.' or '..', for example '/var/log'",
+    ))]
     pub path: InternedStr,
     /// The path where the container finds it.
     #[schemars(length(max = 1024))]
     #[x_kube(validation = schema::mount_path())]
     pub mount_path: InternedStr,
-    /// What is at `path`; 'Directory' if absent. Where the node has something else, the pod does not start. With
-    /// 'DirectoryOrCreate' and 'FileOrCreate', the node makes it.
+    /// What is at `path`: 'Directory' (the default), 'DirectoryOrCreate', 'File', 'FileOrCreate', 'Socket',
+    /// 'CharDevice' or 'BlockDevice'. Where the node has something else, the pod does not start. With
+    /// 'DirectoryOrCreate' and 'FileOrCreate', the node creates it.
     #[serde(default, rename = "type", skip_serializing_if = "str::is_empty")]
-    #[schemars(schema_with = "schema::host_path_type")]
+    #[schemars(extend("enum" = ["Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket", "CharDevice", "BlockDevice", ""]))]
     pub kind: InternedStr,
     /// False if the container may write to it; true if absent, also for what is mounted below it (from Kubernetes 1.31 on).
     #[serde(default, skip_serializing_if = "Option::is_none")]

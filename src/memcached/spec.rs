@@ -33,7 +33,17 @@ use crate::workload::{BudgetSettings, Condition, PodSettings, Resources};
     validation = schema::dns_label_name("the Service"),
 )]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = schema::memory_limit(), validation = schema::item_size(), validation = schema::exporter_port(), validation = schema::memcached_labels())]
+#[x_kube(validation = schema::memory_limit())]
+#[x_kube(validation = schema::item_size())]
+#[x_kube(validation = (
+    "!has(self.exporter) || self.containerPort != 9150",
+    "`containerPort` must not be 9150, which is the port of the `exporter`",
+))]
+// Labels by which the users of a Memcached identify its pods.
+#[x_kube(validation = (
+    "!has(self.pod) || !has(self.pod.labels) || !('app' in self.pod.labels || 'memcached_cr' in self.pod.labels)",
+    "`pod.labels` must not have 'app' or 'memcached_cr', which the operator sets",
+))]
 pub struct Spec {
     /// Number of instances, at most 3 unless the administrator has raised that. No more than this run at once,
     /// pods that are ending apart.
@@ -61,7 +71,10 @@ pub struct Spec {
     /// The most client connections of an instance; memcached's 1024 if absent.
     #[serde(default, deserialize_with = "unless_zero", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 65536))]
-    #[x_kube(validation = schema::connections())]
+    #[x_kube(validation = (
+        "self == 0 || self >= 512",
+        "`maxConnections` must be at least 512; leave it out for memcached's 1024",
+    ))]
     pub max_connections: Option<i32>,
     /// Threads of an instance; memcached's 4 if absent.
     #[serde(default, deserialize_with = "unless_zero", skip_serializing_if = "Option::is_none")]
@@ -76,7 +89,11 @@ pub struct Spec {
     /// (slab_chunk_max, slab_sizes).
     #[serde(default, skip_serializing_if = "<[InternedStr]>::is_empty")]
     #[schemars(length(max = 16), inner(length(max = 64), regex(pattern = "^[a-z_]+(=[a-z0-9.]+)?$")), extend("x-kubernetes-list-type" = "set"))]
-    #[x_kube(validation = schema::memcached_options(), validation = schema::memcached_options_together())]
+    #[x_kube(validation = schema::memcached_options())]
+    #[x_kube(validation = (
+        "!self.exists(o, o in ['no_lru_maintainer', 'no_modern']) || !self.exists(o, o.startsWith('temporary_ttl='))",
+        "`options` must not have 'temporary_ttl' together with 'no_lru_maintainer' or 'no_modern'",
+    ))]
     pub options: Box<[InternedStr]>,
     /// Limits and requests of memcached's container. Where absent: a request of 100m of CPU, and a request and a limit
     /// of memory by what memcached needs beside `memory` for its tables and connections.
@@ -88,7 +105,7 @@ pub struct Spec {
     pub exporter: Option<Box<Exporter>>,
     /// 'TCP' (the default) has a pod ready when its port accepts a connection, 'None' at once.
     #[serde(default, skip_serializing_if = "str::is_empty")]
-    #[schemars(schema_with = "schema::memcached_probe")]
+    #[schemars(extend("enum" = ["TCP", "None", ""]))]
     pub readiness_probe: InternedStr,
     /// Seconds for which a pod must be ready before it counts as available; 0 if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -10,7 +10,18 @@ use crate::schema;
 /// A taint that does not keep the pods from a node.
 #[derive(KubeSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = schema::toleration_key(), validation = schema::toleration_value(), validation = schema::toleration_seconds())]
+#[x_kube(validation = (
+    "(has(self.key) && self.key != '') || (has(self.operator) && self.operator == 'Exists')",
+    "a toleration must have a `key`, unless its `operator` is 'Exists'",
+))]
+#[x_kube(validation = (
+    "!has(self.value) || self.value == '' || !has(self.operator) || self.operator != 'Exists'",
+    "a toleration with the `operator` 'Exists' must not have a `value`",
+))]
+#[x_kube(validation = (
+    "!has(self.tolerationSeconds) || (has(self.effect) && self.effect == 'NoExecute')",
+    "a toleration with `tolerationSeconds` must have the `effect` 'NoExecute'",
+))]
 pub struct Toleration {
     /// The key of the taint; all of them if absent and `operator` is 'Exists'.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -19,7 +30,7 @@ pub struct Toleration {
     pub key: Option<String>,
     /// 'Equal' (the default) compares `value`, 'Exists' does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::toleration_operator")]
+    #[schemars(extend("enum" = ["Equal", "Exists", ""]))]
     pub operator: Option<String>,
     /// The value of the taint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -30,7 +41,7 @@ pub struct Toleration {
     pub value: Option<String>,
     /// The effect of the taint; each of them if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::taint_effect")]
+    #[schemars(extend("enum" = ["NoSchedule", "PreferNoSchedule", "NoExecute", ""]))]
     pub effect: Option<String>,
     /// Seconds for which a taint of effect 'NoExecute' is tolerated; for ever if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -65,7 +76,10 @@ pub struct SecretName {
 /// A check of the container by the kubelet, with one of `httpGet` and `tcpSocket`.
 #[derive(KubeSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = schema::one_handler())]
+#[x_kube(validation = (
+    "has(self.httpGet) != has(self.tcpSocket)",
+    "a probe must have either `httpGet` or `tcpSocket`",
+))]
 pub struct Probe {
     /// Passes if an HTTP GET is answered with a code from 200 to 399.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -104,7 +118,7 @@ pub struct HttpGet {
     pub port: IntOrString,
     /// 'HTTP' or 'HTTPS', whose certificate is not checked; 'HTTP' if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::scheme")]
+    #[schemars(extend("enum" = ["HTTP", "HTTPS", ""]))]
     pub scheme: Option<String>,
 }
 
@@ -119,11 +133,18 @@ pub struct TcpSocket {
 /// A volume, and where the container finds it.
 #[derive(KubeSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = schema::one_volume_source())]
+#[x_kube(validation = (
+    "[has(self.configMap), has(self.secret), has(self.emptyDir), has(self.persistentVolumeClaim)].filter(x, \
+     x).size() == 1",
+    "a volume must have one of `configMap`, `secret`, `emptyDir` and `persistentVolumeClaim`",
+))]
 pub struct Volume {
     /// Its name.
     #[schemars(length(max = 63))]
-    #[x_kube(validation = schema::volume_name())]
+    #[x_kube(validation = (
+        "self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
+        "`name` must consist of lower-case letters, digits and '-', and begin and end with a letter or digit",
+    ))]
     pub name: String,
     /// The path of the volume in the container, for example '/etc/shop'.
     #[schemars(length(max = 1024))]
@@ -177,7 +198,7 @@ pub struct SecretVolume {
 pub struct EmptyDirVolume {
     /// 'Memory' for a file system in memory, which counts as the container's; the node's disk if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::medium")]
+    #[schemars(extend("enum" = ["Memory", ""]))]
     pub medium: Option<String>,
     /// The most that it may hold, for example '1Gi'.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -117,11 +117,20 @@ pub struct Capabilities {
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(!default)]
-#[x_kube(validation = schema::one_value())]
+#[x_kube(validation = (
+    "!has(self.valueFrom) || !has(self.value) || self.value == ''",
+    "an environment variable must have either `value` or `valueFrom`",
+))]
 pub struct EnvVar {
     /// Its name: letters, digits, '-', '_' and '.', not a digit first.
     #[schemars(length(max = 256))]
-    #[x_kube(validation = schema::env_name())]
+    // Accepted by every API server: since 1.32 they take any printable ASCII but '=', before that only
+    // this (k8s.io/apimachinery/pkg/util/validation, IsEnvVarName).
+    #[x_kube(validation = (
+        "self.matches('^[-._a-zA-Z][-._a-zA-Z0-9]*$') && self != '.' && !self.startsWith('..')",
+        "`name` must consist of letters, digits, '-', '_' and '.', not begin with a digit, and not be '.' or \
+         begin with '..', for example 'LOG_LEVEL'",
+    ))]
     pub name: InternedStr,
     /// Its value. $(NAME) is replaced by the value of an earlier variable.
     #[serde(default, skip_serializing_if = "str::is_empty")]
@@ -136,7 +145,11 @@ pub struct EnvVar {
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(!default)]
-#[x_kube(validation = schema::one_source())]
+#[x_kube(validation = (
+    "[has(self.configMapKeyRef), has(self.secretKeyRef), has(self.fieldRef), \
+     has(self.resourceFieldRef)].filter(x, x).size() == 1",
+    "`valueFrom` must have one of `configMapKeyRef`, `secretKeyRef`, `fieldRef` and `resourceFieldRef`",
+))]
 pub struct ValueSource {
     /// A key of a ConfigMap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -163,7 +176,10 @@ pub struct KeyRef {
     pub name: InternedStr,
     /// The key in it.
     #[schemars(length(max = 253))]
-    #[x_kube(validation = schema::config_key())]
+    #[x_kube(validation = (
+        "self.matches('^[-._a-zA-Z0-9]+$') && self != '.' && !self.startsWith('..')",
+        "`key` must consist of letters, digits, '-', '_' and '.', and not be '.' or begin with '..'",
+    ))]
     pub key: InternedStr,
     /// True if a pod may start without it.
     #[serde(default, deserialize_with = "unless_zero", skip_serializing_if = "Option::is_none")]
@@ -177,11 +193,16 @@ pub struct KeyRef {
 pub struct FieldRef {
     /// Always 'v1'.
     #[serde(default, deserialize_with = "unless_zero", skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::field_api_version")]
+    #[schemars(extend("enum" = ["v1", ""]))]
     pub api_version: Option<InternedStr>,
     /// Which field, for example 'metadata.name'.
     #[schemars(length(max = 512))]
-    #[x_kube(validation = schema::field_path(), validation = schema::field_path_prefix())]
+    #[x_kube(validation = schema::field_path())]
+    // As [`prefix_of`], behind the quote.
+    #[x_kube(validation = (
+        "!self.contains('/') || self.indexOf('/') - self.indexOf('[') <= 255",
+        "`fieldPath` must have a KEY with at most 253 characters before the '/'",
+    ))]
     pub field_path: InternedStr,
 }
 
@@ -189,7 +210,12 @@ pub struct FieldRef {
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(!default)]
-#[x_kube(validation = schema::divisor())]
+// Divisors of an amount: the schema knows all of them, this rule which belong together.
+#[x_kube(validation = (
+    "!has(self.divisor) || (self.resource.endsWith('.cpu') ? type(self.divisor) == int || self.divisor in \
+     [dyn(''), dyn('0'), dyn('1'), dyn('1m')] : self.divisor != '1m')",
+    "`divisor` must be '1' or '1m' for cpu, and '1' or one unit such as '1M' or '1Mi' for the others",
+))]
 pub struct ResourceRef {
     /// Which container; the App's own if absent.
     #[serde(default, deserialize_with = "unless_zero", skip_serializing_if = "Option::is_none")]
@@ -201,7 +227,10 @@ pub struct ResourceRef {
     pub divisor: Option<Quantity>,
     /// Which, for example 'limits.cpu'.
     #[schemars(length(max = 253))]
-    #[x_kube(validation = schema::resource_field())]
+    #[x_kube(validation = (
+        "self.matches('^(limits|requests)[.](cpu|memory|ephemeral-storage)$')",
+        "`resource` must be 'limits.' or 'requests.' followed by 'cpu', 'memory' or 'ephemeral-storage'",
+    ))]
     pub resource: InternedStr,
 }
 

@@ -49,11 +49,14 @@ pub struct DeploymentSpec {
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(!default)]
-#[x_kube(validation = schema::pace_of_a_rolling_update())]
+#[x_kube(validation = (
+    "!has(self.rollingUpdate) || !has(self.type) || self.type in ['', 'RollingUpdate']",
+    "`rollingUpdate` must be left out if `type` is 'Recreate'",
+))]
 pub struct Strategy {
     /// 'RollingUpdate' (the default) replaces them in steps, 'Recreate' ends all before the first new one.
     #[serde(default, rename = "type", skip_serializing_if = "str::is_empty")]
-    #[schemars(schema_with = "schema::strategy_type")]
+    #[schemars(extend("enum" = ["RollingUpdate", "Recreate", ""]))]
     pub kind: InternedStr,
     /// The pace of a rolling update; a quarter of the pods at once if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -64,7 +67,12 @@ pub struct Strategy {
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(!default)]
-#[x_kube(validation = schema::some_pace())]
+// With neither, no pod could be replaced.
+#[x_kube(validation = (
+    "!has(self.maxSurge) || !has(self.maxUnavailable) || !(self.maxSurge in [dyn(0), dyn('0%')]) || \
+     !(self.maxUnavailable in [dyn(0), dyn('0%')])",
+    "`maxSurge` and `maxUnavailable` must not both be 0",
+))]
 pub struct RollingUpdate {
     /// Pods beyond `replicas` that there may be.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -159,7 +159,11 @@ const MOST_SECONDS: u64 = 86_400;
 /// Settings of the pods, beside what the kind itself sets.
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-#[x_kube(validation = schema::sleep_within_grace_period())]
+#[x_kube(validation = (
+    "!has(self.preStopSleepSeconds) || self.preStopSleepSeconds == 0 || self.preStopSleepSeconds < \
+     (has(self.terminationGracePeriodSeconds) ? self.terminationGracePeriodSeconds : 30)",
+    "`preStopSleepSeconds` must be less than `terminationGracePeriodSeconds`, which is 30 if absent",
+))]
 pub struct PodSettings {
     /// Labels of the pods, beside the operator's own. A change restarts the pods.
     #[serde(default, skip_serializing_if = "Labels::is_empty")]

@@ -40,14 +40,17 @@ pub struct ServicePort {
     /// The port that clients use. Without a number as `targetPort` the container has it, too.
     #[schemars(range(min = 1, max = 65535))]
     pub port: i32,
-    /// The transport.
+    /// The transport: 'TCP' (the default), 'UDP' or 'SCTP'.
     #[serde(default = "tcp")]
-    #[schemars(schema_with = "schema::protocol")]
+    #[schemars(extend("enum" = ["TCP", "UDP", "SCTP", ""]))]
     pub protocol: InternedStr,
     /// Its name. One is made where the Service needs it: when there are several ports.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     #[schemars(length(max = 63))]
-    #[x_kube(validation = schema::service_port_name())]
+    #[x_kube(validation = (
+        "self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$')",
+        "`name` must consist of lower-case letters, digits and '-', and begin and end with a letter or digit",
+    ))]
     pub name: InternedStr,
     /// The port on which the container listens: a number, or a name for it; the port itself if
     /// absent.
