@@ -20,7 +20,7 @@ use crate::workload::labels::{APP_V1, Identity, selector_text};
 use crate::workload::observer::{Looking, Observer};
 use crate::workload::reason::Reason;
 use crate::workload::reconciliation::{Found, Reconciliation};
-use crate::workload::service::{Service, ServicePort, ServiceSpec};
+use crate::workload::services::{Service, ServicePort, ServiceSpec};
 use crate::workload::{
     BudgetSpec, ChildCondition, Deployment, DeploymentSpec, PodMeta, PodTemplate, REVISIONS,
     RollingUpdate, Selector, Strategy,

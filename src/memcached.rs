@@ -2,41 +2,41 @@
 
 pub(crate) mod spec;
 mod pod;
-mod status;
 mod pace;
-mod release;
 
 use std::sync::Arc;
 
+use futures::StreamExt;
 use serde::Deserialize;
+use serde_json::json;
 
+use crate::client::Client;
 use crate::controller::{Action, Problem};
 use crate::events;
 use crate::manager::Context;
 use crate::object::{InternedStr, Labels, Meta, Object};
-use crate::workload::child::Desired;
-use crate::workload::condition::Time;
+use crate::store::Store;
+use crate::workload::child::{ChildSpec, Desired};
+use crate::workload::condition::{self, Time, Type, Wanted, merge};
 use crate::workload::custom_resource::{Switches, custom, is_paused};
 use crate::workload::deployment::deadline;
 use crate::workload::health::{Health, Level};
-use crate::workload::labels::{self, APP, Identity, MEMCACHED_CR};
+use crate::workload::labels::{self, APP, Identity, MEMCACHED_CR, selector_text};
 use crate::workload::observer::{Looking, Observer};
 use crate::workload::pod::{BY_MEMCACHED, Pod};
 use crate::workload::reason::Reason;
 use crate::workload::reconciliation::Reconciliation;
-use crate::workload::service::{ServicePort, ServiceSpec, TargetPort};
+use crate::workload::services::{ServicePort, ServiceSpec, TargetPort};
 use crate::workload::{
-    Amount, BudgetSpec, DeploymentSpec, PodMeta, PodTemplate, REVISIONS, RollingUpdate, Selector,
-    Strategy,
+    Amount, BudgetSpec, DeploymentSpec, Found, PodMeta, PodTemplate, REVISIONS, RollingUpdate,
+    Selector, Strategy,
 };
 
 pub use pace::{Limit, Pace, Rollouts};
 pub use pod::Images;
 use pod::pod;
-pub use release::release;
 use spec::DEFAULT_PORT;
 pub use spec::{Exporter, Spec, Status};
-pub use status::{finalizing, status};
 
 /// The administrator's settings for all Memcacheds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -152,6 +152,98 @@ fn service(memcached: &Memcached) -> ServiceSpec {
     }
 }
 
+// === Status ===
+
+/// The most pods that are named: as many as the schema allows, more than five times what a
+/// Memcached may have.
+const MAX_NODES: usize = 16;
+
+/// The status to store. `nodes` are the names of the pods that serve.
+pub fn status(
+    memcached: &Memcached,
+    found: &Found<'_, DeploymentSpec>,
+    mut nodes: Vec<InternedStr>,
+    now: Time,
+) -> Status {
+    let generation = memcached.meta.generation;
+    let mut wanted = found.health.summary();
+    wanted.push(available(memcached, found));
+    wanted.push(found.health.progressing());
+    wanted.push(found.health.degraded());
+    let counts = found.workload.map(|deployment| &deployment.status);
+    nodes.sort();
+    nodes.truncate(MAX_NODES);
+    Status {
+        observed_generation: generation,
+        size: counts.map_or(0, |counts| counts.replicas),
+        ready_replicas: counts.map_or(0, |counts| counts.ready_replicas),
+        selector: InternedStr::from(selector_text(&selector(memcached))),
+        nodes: nodes.into(),
+        conditions: merge(&memcached.status.conditions, wanted, generation, now),
+    }
+}
+
+/// The status while the finalizer is at work or, if `done`, has finished. Nothing else is looked
+/// at any more.
+pub fn finalizing(memcached: &Memcached, done: bool, now: Time) -> Status {
+    let generation = memcached.meta.generation;
+    let name = memcached.meta.key.name();
+    let (degraded, message) = if done {
+        let message = format!(
+            "Finalizer operations for custom resource {name} name were successfully accomplished"
+        );
+        (condition::Status::True, message)
+    } else {
+        let message = format!("Performing finalizer operations for the custom resource: {name}");
+        (condition::Status::Unknown, message)
+    };
+    let no = condition::Status::False;
+    let mut wanted = vec![Type::Ready.is(no, Reason::Finalizing, Reason::Finalizing.meaning())];
+    for kind in [Type::Available, Type::Progressing] {
+        wanted.push(kind.is(no, Reason::Finalizing, Reason::Finalizing.meaning()));
+    }
+    wanted.push(Type::Degraded.is(degraded, Reason::Finalizing, message));
+    Status {
+        observed_generation: generation,
+        conditions: merge(&memcached.status.conditions, wanted, generation, now),
+        ..memcached.status.clone()
+    }
+}
+
+/// The condition Available: whether as many replicas as wanted can be used.
+fn available(memcached: &Memcached, found: &Found<'_, DeploymentSpec>) -> Wanted {
+    let name = memcached.meta.key.name();
+    let size = memcached.spec.size;
+    let no = condition::Status::False;
+    let Some(deployment) = found.workload else {
+        let Some(why) = &found.failure else {
+            return Type::Available.is(no, Reason::Reconciling, &*found.health.message);
+        };
+        let message =
+            format!("Failed to create Deployment for the custom resource ({name}): ({why})");
+        return Type::Available.is(no, Reason::Reconciling, message);
+    };
+    if deployment.status.observed_generation == 0 {
+        let message = "Waiting for the Deployment controller";
+        return Type::Available.is(condition::Status::Unknown, Reason::Reconciling, message);
+    }
+    // Available pods count, not the last write, and not whether the controller has seen that.
+    let count = deployment.status.available_replicas;
+    if count >= size {
+        let message = format!(
+            "Deployment for custom resource ({name}) with {size} replicas created successfully"
+        );
+        return Type::Available.is(condition::Status::True, Reason::Reconciling, message);
+    }
+    if let Some(why) = &found.failure {
+        let message =
+            format!("Failed to update the size for the custom resource ({name}): ({why})");
+        return Type::Available.is(no, Reason::Resizing, message);
+    }
+    let message = format!("{count} of {size} replicas are available");
+    Type::Available.is(no, Reason::Reconciling, message)
+}
+
 // === Reconcile ===
 
 /// The operator removes it once it has reported that a Memcached is being deleted.
@@ -240,6 +332,54 @@ pub async fn finalize(memcached: Arc<Memcached>, cx: Context<Memcached>) -> Resu
     cx.event(events::Type::Warning, Reason::Deleting.as_str(), &note);
     let begun = Memcached { status: begun, ..Memcached::clone(&memcached) };
     cx.patch_status(&finalizing(&begun, true, Time::now())).await
+}
+
+// === Shutdown ===
+
+/// Number of finalizers removed at once.
+const AT_ONCE: usize = 16;
+
+/// Removes the finalizers of all Memcacheds in `namespace` if it is being deleted. Called when the
+/// operator that runs in it ends: they would stay afterwards, and all that they stand for is a
+/// report.
+pub async fn release(memcacheds: Store<Memcached>, client: Client, namespace: &str) {
+    let finalized = |memcached: &Arc<Memcached>| {
+        let at = memcached.meta.finalizers.iter().position(|name| name == FINALIZER)?;
+        (memcached.key().namespace() == namespace).then(|| (memcached.clone(), at))
+    };
+    let all: Vec<_> = memcacheds.list().iter().filter_map(finalized).collect();
+    if all.is_empty() || !is_terminating(&client, namespace).await {
+        return;
+    }
+    tracing::info!(namespace, memcacheds = all.len(), "Removing finalizers: it is being deleted");
+    let remove = |(memcached, at): (Arc<Memcached>, usize)| {
+        let client = &client;
+        async move {
+            let path = format!("/metadata/finalizers/{at}");
+            let operations = json!([
+                { "op": "test", "path": "/metadata/uid", "value": memcached.uid() },
+                { "op": "test", "path": path, "value": FINALIZER },
+                { "op": "remove", "path": path },
+            ]);
+            if let Err(error) = client.json_patch::<Memcached>(memcached.key(), &operations).await {
+                tracing::warn!(object = %memcached.key(), %error, "The finalizer stays");
+            }
+        }
+    };
+    futures::stream::iter(all).for_each_concurrent(AT_ONCE, remove).await;
+}
+
+/// Returns whether the API server says that the namespace is being deleted. It is asked by a dry run of
+/// a create, which takes no right that the operator does not have.
+async fn is_terminating(client: &Client, namespace: &str) -> bool {
+    let kind = ServiceSpec::KIND;
+    let body = json!({
+        "apiVersion": kind.api_version(), "kind": kind.kind,
+        "metadata": { "generateName": "workload-operator-" },
+        "spec": { "clusterIP": "None", "ports": [{ "port": 80 }] },
+    });
+    let answer = client.try_create(&kind, namespace, &body).await;
+    answer.is_err_and(|error| error.is_namespace_terminating())
 }
 
 #[cfg(test)]

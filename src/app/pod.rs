@@ -8,7 +8,7 @@ use super::{App, Spec};
 use crate::object::InternedStr;
 use crate::workload::container::{pull_policy, security};
 use crate::workload::pod_template::without_empty;
-use crate::workload::service::{ServicePort, TargetPort};
+use crate::workload::services::{ServicePort, TargetPort};
 use crate::workload::{Container, ContainerPort, ContainerSecurity, PodSecurity, PodSpec, Seccomp};
 
 pub(super) fn pod(app: &App) -> PodSpec {

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::object::InternedStr;
 use crate::schema;
 use crate::schema::parts::{Probe, Volume};
-use crate::workload::service::ServicePort;
+use crate::workload::services::ServicePort;
 use crate::workload::{BudgetSettings, Condition, EnvVar, PodSettings, Resources, Strategy};
 
 /// A program, how many of it, and how it is reached.

@@ -18,9 +18,9 @@ use super::container::{
 };
 use super::daemon_set::{DaemonSet, DaemonSetSpec};
 use super::deployment::{Amount, Deployment, DeploymentSpec, RollingUpdate};
-use super::disruption_budget::{BudgetSpec, PodDisruptionBudget};
 use super::pod_template::{PodSpec, PodTemplate};
-use super::service::{Service, ServicePort, ServiceSpec};
+use super::services::{BudgetSpec, PodDisruptionBudget};
+use super::services::{Service, ServicePort, ServiceSpec};
 use crate::manager::Foreign;
 use crate::object::{InternedStr, Quantity};
 

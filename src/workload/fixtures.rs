@@ -15,7 +15,7 @@ use super::health::Health;
 use super::labels::fnv1a;
 use super::pod::Pod;
 use super::reconciliation::Found;
-use super::service::Service;
+use super::services::Service;
 use super::{DaemonSet, Deployment};
 use crate::client::{Client, Options};
 use crate::events;

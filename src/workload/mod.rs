@@ -26,8 +26,7 @@ pub(crate) mod container;
 pub(crate) mod pod_template;
 pub(crate) mod deployment;
 pub(crate) mod daemon_set;
-pub(crate) mod service;
-pub(crate) mod disruption_budget;
+pub(crate) mod services;
 pub(crate) mod conflicts;
 // Health.
 pub(crate) mod pod;
@@ -55,7 +54,6 @@ pub use deployment::{
     Strategy,
 };
 pub use diagnostics::{Ask, Diagnostics};
-pub use disruption_budget::{BudgetSettings, BudgetSpec, PodDisruptionBudget};
 pub use evidence::{Answer, Evidence, Nodes};
 pub use health::{Context, Health, Level, Rollout, Workload};
 pub use labels::MANAGER;
@@ -69,7 +67,10 @@ pub use pod_template::{
 pub use progress::{Progress, completed, reported};
 pub use reason::{Action, Reason};
 pub use reconciliation::{Found, refused};
-pub use service::{Service, ServicePort, ServiceSpec, TargetPort, Unread};
+pub use services::{
+    BudgetSettings, BudgetSpec, PodDisruptionBudget, Service, ServicePort, ServiceSpec, TargetPort,
+    Unread,
+};
 
 use crate::object::Kind;
 

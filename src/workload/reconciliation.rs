@@ -328,7 +328,7 @@ mod tests {
     use crate::client;
     use crate::controller::Name;
     use crate::object::{ObjectKey, Resource};
-    use crate::workload::service::Service;
+    use crate::workload::services::Service;
 
     fn name() -> Name {
         Name { kind: Service::KIND, key: ObjectKey::new("ns", "a") }

@@ -8,7 +8,7 @@ use crate::app::{self, App};
 use crate::memcached::{self, Memcached};
 use crate::workload::custom_resource::Custom;
 use crate::workload::fixtures::{applied, child, custom, wire};
-use crate::workload::service::ServiceSpec;
+use crate::workload::services::ServiceSpec;
 use crate::workload::{Deployment, DeploymentSpec};
 
 const MEMCACHED: &str = include_str!("../../../artifacts/examples/memcached.yaml");

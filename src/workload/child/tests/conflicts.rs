@@ -131,10 +131,10 @@ fn a_port_that_has_the_name_of_a_wanted_one_is_in_the_way() {
     // If the port itself is wanted, but without a name, only the name is removed.
     let mut app: App = custom(NGINX);
     app.spec.ports = [(80, None), (81, Some("admin"))]
-        .map(|(port, name)| crate::workload::service::ServicePort {
+        .map(|(port, name)| crate::workload::services::ServicePort {
             port,
             target_port: name
-                .map(|n| crate::workload::service::TargetPort::Name(InternedStr::new(n))),
+                .map(|n| crate::workload::services::TargetPort::Name(InternedStr::new(n))),
             ..Default::default()
         })
         .into();
