@@ -157,10 +157,7 @@ fn restricted(user: i64) -> ContainerSecurity {
         allow_privilege_escalation: Some(false),
         // Neither program writes a file.
         read_only_root_filesystem: Some(true),
-        capabilities: Some(Capabilities {
-            drop: texts(&["ALL"]).into(),
-            ..Capabilities::default()
-        }),
+        capabilities: Some(Capabilities { drop: texts(&["ALL"]).into() }),
         ..ContainerSecurity::default()
     }
 }

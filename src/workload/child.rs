@@ -10,7 +10,6 @@ use serde::de::{
 use serde::ser::Serialize;
 use serde_json::{Value, json};
 
-use super::conflicts::Conflicts;
 use super::{KINDS, labels};
 use crate::controller::Problem;
 use crate::manager::{Context, EnsureOptions, Foreign};
@@ -25,7 +24,7 @@ const LONGEST: usize = 253 + 1 + 63;
 /// The part of a child's `spec` that the operator sets and compares, or that can conflict
 /// with that. Decoding it from the wire skips everything else.
 pub trait ChildSpec:
-    Clone + Conflicts + Debug + Default + Eq + Serialize + DeserializeOwned + Send + Sync + 'static
+    Clone + Debug + Default + Eq + Serialize + DeserializeOwned + Send + Sync + 'static
 {
     /// The kind of child.
     const KIND: Kind;
@@ -35,6 +34,12 @@ pub trait ChildSpec:
 
     /// The part of `status` that the operator reads.
     type Status: Clone + Debug + Default + DeserializeOwned + Send + Sync + 'static;
+
+    /// Returns JSON patch operations, the last position of a list first, that remove what is `foreign` (see
+    /// [`Foreign`]) in the stored object and unwanted, although the API server accepts it.
+    fn unwanted(&self, _stored: &Child<Self>, _foreign: Foreign<'_>) -> Vec<Value> {
+        Vec::new()
+    }
 }
 
 /// Everything in a child that the operator sets.
@@ -77,10 +82,10 @@ impl<S: ChildSpec> Desired<S> {
     /// # Errors
     /// Those of [`Context::ensure_with`].
     pub async fn ensure<V: Resource>(&self, cx: &Context<V>) -> Result<Arc<Child<S>>, Problem> {
-        let conflicts =
-            |there: &Child<S>, foreign: Foreign<'_>| self.spec.conflicts(there, foreign);
+        let unwanted =
+            |stored: &Child<S>, foreign: Foreign<'_>| self.spec.unwanted(stored, foreign);
         let is_known = |there: &Child<S>| labels::are_of_same(&there.meta.labels, &self.labels);
-        let options = Self::options(&conflicts).adopt(&is_known);
+        let options = Self::options(&unwanted).adopt(&is_known);
         cx.ensure_with(self.to_apply(cx.key()), options).await
     }
 
@@ -93,15 +98,15 @@ impl<S: ChildSpec> Desired<S> {
         cx: &Context<V>,
         child: &Child<S>,
     ) -> Result<bool, Problem> {
-        let conflicts =
-            |there: &Child<S>, foreign: Foreign<'_>| self.spec.conflicts(there, foreign);
-        cx.is_ensured(self.to_apply(cx.key()), Self::options(&conflicts), child)
+        let unwanted =
+            |stored: &Child<S>, foreign: Foreign<'_>| self.spec.unwanted(stored, foreign);
+        cx.is_ensured(self.to_apply(cx.key()), Self::options(&unwanted), child)
     }
 
     fn options<'a>(
-        conflicts: &'a (dyn Fn(&Child<S>, Foreign<'_>) -> Vec<Value> + Send + Sync),
+        unwanted: &'a (dyn Fn(&Child<S>, Foreign<'_>) -> Vec<Value> + Send + Sync),
     ) -> EnsureOptions<'a, Child<S>> {
-        EnsureOptions::default().immutable(S::IMMUTABLE).conflicts(conflicts)
+        EnsureOptions::default().immutable(S::IMMUTABLE).unwanted(unwanted)
     }
 
     /// The object to apply for the custom resource under `key`.

@@ -79,9 +79,6 @@ pub struct ContainerSecurity {
     /// True if it may gain more rights than it has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_privilege_escalation: Option<bool>,
-    /// True if it has all rights of its node. Never set; see `conflicts`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub privileged: Option<bool>,
     /// True if it cannot write to its own files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_only_root_filesystem: Option<bool>,
@@ -108,9 +105,6 @@ pub struct Capabilities {
     /// Dropped capabilities.
     #[serde(skip_serializing_if = "<[InternedStr]>::is_empty")]
     pub drop: Box<[InternedStr]>,
-    /// Added capabilities. Never set; see `conflicts`.
-    #[serde(skip_serializing_if = "<[InternedStr]>::is_empty")]
-    pub add: Box<[InternedStr]>,
 }
 
 /// An environment variable.
@@ -338,10 +332,7 @@ pub(crate) fn security(profile: &str, run_as_user: Option<i64>) -> ContainerSecu
         run_as_non_root: restricted.then_some(true),
         run_as_user,
         allow_privilege_escalation: Some(false),
-        capabilities: restricted.then(|| Capabilities {
-            drop: [InternedStr::new("ALL")].into(),
-            ..Capabilities::default()
-        }),
+        capabilities: restricted.then(|| Capabilities { drop: [InternedStr::new("ALL")].into() }),
         ..ContainerSecurity::default()
     }
 }

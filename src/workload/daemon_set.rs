@@ -3,16 +3,17 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::child::{Child, ChildSpec};
 use super::diagnostics::Ask;
 use super::evidence::{Answer, Nodes};
 use super::health::{Context, Health, Level, Rollout, Workload};
 use super::pod_state::Trouble;
-use super::pod_template::{PodTemplate, Selector};
+use super::pod_template::{PodSpec, PodTemplate, Selector};
 use super::progress::Progress;
 use super::reason::Reason;
+use crate::manager::Foreign;
 use crate::object::{Kind, Labels};
 
 /// An existing DaemonSet.
@@ -72,6 +73,25 @@ impl ChildSpec for DaemonSetSpec {
     const KIND: Kind = Kind::namespaced("apps", "v1", "DaemonSet", "daemonsets");
     const IMMUTABLE: &'static [&'static str] = &["spec.selector"];
     type Status = DaemonSetStatus;
+
+    /// Requirements on nodes where none are wanted: the daemon belongs on every node that its spec names.
+    fn unwanted(&self, stored: &DaemonSet, foreign: Foreign<'_>) -> Vec<Value> {
+        const SELECTOR: &str = "/spec/template/spec/nodeSelector";
+        const AFFINITY: &str = "/spec/template/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution";
+        let (wanted, there) = (&self.template.spec, &stored.spec.template.spec);
+        let required = |pod: &PodSpec| {
+            let affinity =
+                pod.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
+            affinity.is_some_and(|affinity| affinity.required.is_some())
+        };
+        let selects = wanted.node_selector.is_empty() && !there.node_selector.is_empty();
+        let requires = !required(wanted) && required(there);
+        let all = [(SELECTOR, selects), (AFFINITY, requires)];
+        let left = all.into_iter().filter(|(path, is_left)| *is_left && foreign(path));
+        let mut operations = self.template.unwanted(&stored.spec.template, foreign);
+        operations.extend(left.map(|(path, _)| json!({ "op": "remove", "path": path })));
+        operations
+    }
 }
 
 impl Workload for DaemonSetSpec {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::child::{Child, ChildSpec};
 use super::condition::{Status, Time};
@@ -13,6 +14,7 @@ use super::pod_state::Trouble;
 use super::pod_template::{PodTemplate, Selector};
 use super::progress::Progress;
 use super::reason::Reason;
+use crate::manager::Foreign;
 use crate::object::{InternedStr, Kind, Labels};
 use crate::schema;
 
@@ -172,6 +174,10 @@ impl ChildSpec for DeploymentSpec {
     const KIND: Kind = Kind::namespaced("apps", "v1", "Deployment", "deployments");
     const IMMUTABLE: &'static [&'static str] = &["spec.selector"];
     type Status = DeploymentStatus;
+
+    fn unwanted(&self, stored: &Deployment, foreign: Foreign<'_>) -> Vec<Value> {
+        self.template.unwanted(&stored.spec.template, foreign)
+    }
 }
 
 impl Deployment {

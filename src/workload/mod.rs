@@ -27,7 +27,6 @@ pub(crate) mod pod_template;
 pub(crate) mod deployment;
 pub(crate) mod daemon_set;
 pub(crate) mod services;
-pub(crate) mod conflicts;
 // Health.
 pub(crate) mod pod;
 pub(crate) mod pod_state;
@@ -42,7 +41,6 @@ pub(crate) mod fixtures;
 
 pub use child::{Child, ChildSpec, Desired, Own};
 pub use condition::{Condition, Status, Time, Type, Wanted};
-pub use conflicts::Conflicts;
 pub use container::{
     Capabilities, Container, ContainerPort, ContainerSecurity, EnvVar, FieldRef, KeyRef,
     Quantities, ResourceRef, Resources, Seccomp, ValueSource,

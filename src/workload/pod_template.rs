@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::container::{Container, Seccomp, unless_zero};
 use super::labels::union;
+use crate::manager::Foreign;
 use crate::object::{InternedStr, Labels};
 use crate::schema;
 use crate::schema::parts::{SecretName, Toleration, TopologySpreadConstraint};
@@ -212,6 +213,25 @@ pub struct PodSettings {
 // === impl PodTemplate ===
 
 impl PodTemplate {
+    /// Sources of variables whose value is desired. The API server accepts a source next to an empty value, and the
+    /// source decides.
+    pub(crate) fn unwanted(&self, stored: &PodTemplate, foreign: Foreign<'_>) -> Vec<Value> {
+        let mut operations = Vec::new();
+        for (at, container) in stored.spec.containers.iter().enumerate() {
+            let wanted = self.spec.containers.iter().find(|wanted| wanted.name == container.name);
+            for (number, variable) in container.env.iter().enumerate() {
+                let path = format!("/spec/template/spec/containers/{at}/env/{number}/valueFrom");
+                let mut values = wanted.into_iter().flat_map(|wanted| &wanted.env);
+                let is_wanted =
+                    values.any(|value| value.name == variable.name && value.value_from.is_none());
+                if is_wanted && variable.value_from.is_some() && foreign(&path) {
+                    operations.push(json!({ "op": "remove", "path": path }));
+                }
+            }
+        }
+        operations
+    }
+
     /// Adds labels that the custom resource has. What the kind or its user has set for the pods stays.
     pub(crate) fn inherit(&mut self, labels: &Labels) {
         self.metadata.labels = union(labels, &self.metadata.labels);

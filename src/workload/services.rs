@@ -2,10 +2,12 @@
 
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use super::child::{Child, ChildSpec};
 use super::deployment::Amount;
 use super::pod_template::Selector;
+use crate::manager::Foreign;
 use crate::object::{InternedStr, Kind, Labels};
 use crate::schema;
 
@@ -91,6 +93,36 @@ impl ChildSpec for ServiceSpec {
     const KIND: Kind = Kind::namespaced("", "v1", "Service", "services");
     const IMMUTABLE: &'static [&'static str] = &["spec.clusterIP"];
     type Status = Unread;
+
+    /// Ports that are not wanted. If no other is there, the first is replaced by a wanted one, since
+    /// only a headless Service may have no ports.
+    fn unwanted(&self, stored: &Service, foreign: Foreign<'_>) -> Vec<Value> {
+        let path = |at: usize| format!("/spec/ports/{at}");
+        let wanted = |port: &ServicePort| {
+            self.ports.iter().any(|p| (p.port, &p.protocol) == (port.port, &port.protocol))
+        };
+        let goes = |(at, port): &(usize, &ServicePort)| !wanted(port) && foreign(&path(*at));
+        let going: Vec<_> = stored.spec.ports.iter().enumerate().rev().filter(goes).collect();
+        let none_is_left = going.len() == stored.spec.ports.len();
+        let cleared = going.into_iter().map(|(at, port)| {
+            match self.ports.first().filter(|_| none_is_left && at == 0) {
+                Some(wanted) => {
+                    json!({ "op": "replace", "path": path(at), "value": wanted.in_place_of(port) })
+                }
+                None => json!({ "op": "remove", "path": path(at) }),
+            }
+        });
+        cleared.collect()
+    }
+}
+
+impl ServicePort {
+    /// Its key only: the rest is applied, so that it is removed once it is no longer applied. The
+    /// name is the other port's, which tells the API server which node port to keep.
+    fn in_place_of(&self, other: &ServicePort) -> ServicePort {
+        let (protocol, name) = (self.protocol.clone(), other.name.clone());
+        ServicePort { port: self.port, protocol, name, ..ServicePort::default() }
+    }
 }
 
 fn tcp() -> InternedStr {
@@ -146,9 +178,6 @@ pub struct BudgetSpec {
     /// `AlwaysAllow`: a pod that does not work holds up no drain.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub unhealthy_pod_eviction_policy: InternedStr,
-    /// The pods that a drain has to leave. Never set; see `conflicts`.
-    #[serde(skip_serializing)]
-    pub min_available: Option<Amount>,
 }
 
 impl ChildSpec for BudgetSpec {
@@ -163,6 +192,6 @@ impl BudgetSettings {
     pub(crate) fn desired(&self, selector: Selector) -> BudgetSpec {
         let max_unavailable = Some(self.max_unavailable.clone());
         let unhealthy_pod_eviction_policy = InternedStr::new("AlwaysAllow");
-        BudgetSpec { selector, max_unavailable, unhealthy_pod_eviction_policy, min_available: None }
+        BudgetSpec { selector, max_unavailable, unhealthy_pod_eviction_policy }
     }
 }

@@ -1,6 +1,5 @@
 //! Which differences of a child matter.
 
-mod conflicts;
 mod foreign;
 
 use super::*;

@@ -12,6 +12,15 @@ use crate::object::Kind;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
+/// A cause of a refusal (metav1.StatusCause).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Cause {
+    /// metav1.CauseType; empty if none was given.
+    pub reason: String,
+    /// The refused field, such as `spec.ports[0].name`; empty if none was given.
+    pub field: String,
+}
+
 /// The reason why a call failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -25,8 +34,8 @@ pub enum Error {
         reason: String,
         /// For humans.
         message: String,
-        /// Reasons of `details.causes` (metav1.CauseType).
-        causes: Vec<String>,
+        /// `details.causes`.
+        causes: Vec<Cause>,
         /// Retry-After header or details.retryAfterSeconds.
         retry_after: Option<Duration>,
     },
@@ -185,7 +194,7 @@ impl Error {
     /// Returns whether this API server lags behind the requested version (storage.NewTooLargeResourceVersionError).
     pub fn is_too_large_version(&self) -> bool {
         matches!(self, Error::Api { code: 500 | 504, message, causes, .. }
-            if causes.iter().any(|cause| cause == "ResourceVersionTooLarge")
+            if causes.iter().any(|cause| cause.reason == "ResourceVersionTooLarge")
                 || message.contains("Too large resource version"))
     }
 
@@ -229,7 +238,7 @@ impl Error {
     /// Returns whether the namespace is being deleted, so that nothing can be created in it.
     pub fn is_namespace_terminating(&self) -> bool {
         matches!(self, Error::Api { code: 403, causes, .. }
-            if causes.iter().any(|cause| cause == "NamespaceTerminating"))
+            if causes.iter().any(|cause| cause.reason == "NamespaceTerminating"))
     }
 }
 
@@ -322,7 +331,7 @@ mod tests {
         let said = Error::api(504, "Timeout", "Too large resource version: 9, current: 7");
         let mut caused = Error::api(504, "Timeout", "x");
         if let Error::Api { causes, .. } = &mut caused {
-            causes.push("ResourceVersionTooLarge".to_owned());
+            causes.push(Cause { reason: "ResourceVersionTooLarge".to_owned(), ..Cause::default() });
         }
         assert!(said.is_too_large_version() && caused.is_too_large_version());
         assert!(!Error::api(504, "Timeout", "upstream").is_too_large_version());

@@ -59,7 +59,7 @@ pub use call::Client;
 pub use config::{Config, config};
 pub use connectivity::{Connectivity, Reconnected};
 pub use dry_run::{DryRun, DryWrite, Rejection, RejectionCause};
-pub use error::Error;
+pub use error::{Cause, Error};
 pub use options::{Observer, Options, WriteGate};
 pub(crate) use query::is_name;
 pub use text::{is_control, one_line};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::error::{Error, excerpt};
+use super::error::{Cause, Error, excerpt};
 
 /// metav1.Status. All fields are optional, and `null` is the same as absent.
 #[derive(Debug, Default, Deserialize)]
@@ -20,14 +20,22 @@ pub(super) struct Status {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Details {
-    causes: Option<Vec<Cause>>,
+    causes: Option<Vec<StatusCause>>,
     retry_after_seconds: Option<u64>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct Cause {
+struct StatusCause {
     reason: Option<String>,
+    field: Option<String>,
+}
+
+impl StatusCause {
+    fn into_cause(self) -> Cause {
+        let (reason, field) = (self.reason.unwrap_or_default(), self.field.unwrap_or_default());
+        Cause { reason, field }
+    }
 }
 
 // === impl Status ===
@@ -50,7 +58,7 @@ impl Status {
             code,
             reason,
             message,
-            causes: details.causes.into_iter().flatten().filter_map(|cause| cause.reason).collect(),
+            causes: details.causes.into_iter().flatten().map(StatusCause::into_cause).collect(),
             // In Go, zero means "none".
             retry_after: asked.or(details
                 .retry_after_seconds
@@ -102,7 +110,11 @@ mod tests {
         match error(500, None, body) {
             Error::Api { code, reason, message, causes, retry_after } => {
                 assert_eq!((code, &*reason, &*message), (429, "TooManyRequests", "slow down"));
-                assert_eq!(causes, ["A"]);
+                let cause = |reason: &str, field: &str| Cause {
+                    reason: reason.to_owned(),
+                    field: field.to_owned(),
+                };
+                assert_eq!(causes, [cause("A", ""), cause("", "f")]);
                 assert_eq!(retry_after, Some(Duration::from_secs(7)));
             }
             other => panic!("{other:?}"),

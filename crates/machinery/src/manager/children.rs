@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use super::Context;
 use super::compared::{Canonical, deviations, hash, hex, project, remove_nulls};
-use super::managed_fields::{Conflicts, Foreign, conflict_if_another};
+use super::managed_fields::{Foreign, Unwanted, conflict_if_another};
 use super::throttle::WINDOW;
 use super::wiring::{WiringError, view};
 use crate::client::{self, Deletion, Preconditions};
@@ -44,7 +44,7 @@ impl Keep for Applied {
 /// Options of [`Context::ensure_with`] for an object that exists.
 pub struct EnsureOptions<'a, C> {
     pub(super) immutable: &'static [&'static str],
-    pub(super) conflicts: Option<Conflicts<'a, C>>,
+    unwanted: Option<Unwanted<'a, C>>,
     adopts: Option<Known<'a, C>>,
 }
 
@@ -73,16 +73,16 @@ impl<'a, C> EnsureOptions<'a, C> {
         EnsureOptions { immutable: fields, ..self }
     }
 
-    /// Sets how to find fields of other managers that conflict with the desired state: the API server refuses the
-    /// combination (a request above the limit), or it is unwanted (another port of a Service). `conflicts` returns
-    /// JSON patch operations, last position first, that remove them. It skips what its second argument reports as
-    /// not foreign.
+    /// Sets how to find fields of other managers that are removed although the API server accepts them next to the
+    /// desired state, such as another port of a Service. `unwanted` returns JSON patch operations, the last position
+    /// of a list first. It skips what its second argument reports as not foreign. Fields that the API server refuses
+    /// are found from its refusal.
     #[must_use]
-    pub fn conflicts(
+    pub fn unwanted(
         self,
-        conflicts: &'a (dyn Fn(&C, Foreign<'_>) -> Vec<Value> + Send + Sync),
+        unwanted: &'a (dyn Fn(&C, Foreign<'_>) -> Vec<Value> + Send + Sync),
     ) -> Self {
-        EnsureOptions { conflicts: Some(conflicts), ..self }
+        EnsureOptions { unwanted: Some(unwanted), ..self }
     }
 
     /// Sets which uncontrolled objects are adopted: a restore from a backup drops owner references, and so does the
@@ -104,8 +104,8 @@ impl<'a, C> EnsureOptions<'a, C> {
     }
 
     /// Returns the operations that remove what is unwanted in an object after the desired state was applied.
-    pub(super) fn beside(&self, child: &C) -> Vec<Value> {
-        self.conflicts.map_or_else(Vec::new, |conflicts| conflicts(child, &|_| true))
+    pub(super) fn unwanted_in(&self, child: &C, foreign: Foreign<'_>) -> Vec<Value> {
+        self.unwanted.map_or_else(Vec::new, |unwanted| unwanted(child, foreign))
     }
 
     /// Returns the first immutable field that differs. A difference that admission caused does not count.
@@ -130,7 +130,7 @@ impl<'a, C> EnsureOptions<'a, C> {
     {
         let observed = json_of(child)?;
         let mut different = deviations(&desired.wanted, &observed);
-        for operation in self.beside(child) {
+        for operation in self.unwanted_in(child, &|_| true) {
             let path = operation["path"].as_str().unwrap_or_default();
             let value = observed.pointer(path).cloned().unwrap_or_default();
             different.push((path.trim_start_matches('/').replace('/', "."), value));
@@ -145,7 +145,7 @@ type Different = Vec<Deviation>;
 
 impl<C> Default for EnsureOptions<'_, C> {
     fn default() -> Self {
-        EnsureOptions { immutable: &[], conflicts: None, adopts: None }
+        EnsureOptions { immutable: &[], unwanted: None, adopts: None }
     }
 }
 

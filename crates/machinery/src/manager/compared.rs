@@ -28,7 +28,7 @@ struct Fnv1a(u64);
 
 impl<'a> Place<'a> {
     /// The object itself.
-    const ROOT: Place<'static> = Place { name: "", within: None };
+    pub(super) const ROOT: Place<'static> = Place { name: "", within: None };
     /// `spec`.
     pub(super) const SPEC: Place<'static> = Place { name: "spec", within: Some(&Place::ROOT) };
 

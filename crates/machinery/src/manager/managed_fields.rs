@@ -18,6 +18,7 @@ use serde_json::{Map, Value, json};
 use super::Context;
 use super::children::{Desired, EnsureOptions, failed, is_orphan, json_of, record};
 use super::compared::{Place, is_atomic_map, keys};
+use super::conflicts;
 use crate::client;
 use crate::controller::Problem;
 use crate::object::{Keep, Kind, Meta, Nothing, Object, ObjectKey, Resource, ResourceVersion, Uid};
@@ -61,15 +62,10 @@ impl<V: Resource> Context<V> {
             child
         };
         let mut answer = client.apply::<C>(key, &only).await.map_err(conflict_if_another);
-        if let Some(conflicts) = options.conflicts
-            && answer.as_ref().is_err_and(may_be_hindered)
+        if let Err(error) = &answer
+            && may_be_hindered(error)
         {
-            let cleared = if is_applied && !is_orphan(child) {
-                self.patch_exactly(child, conflicts(child, &|_| true)).await
-            } else {
-                self.clear_the_way(child, conflicts).await
-            };
-            match cleared {
+            match self.clear_the_way(desired, options, child, error).await {
                 Ok(None) => {}
                 // An apply would start from the stored object.
                 Ok(Some(cleared)) if client.is_dry_run() => return Ok(cleared),
@@ -93,8 +89,8 @@ impl<V: Resource> Context<V> {
         if client.is_dry_run() {
             return Ok(applied);
         }
-        let beside = options.beside(&applied);
-        Ok(self.patch_exactly(&applied, beside).await?.unwrap_or(applied))
+        let unwanted = options.unwanted_in(&applied, &|_| true);
+        Ok(self.patch_exactly(&applied, unwanted).await?.unwrap_or(applied))
     }
 
     /// Makes this manager the only owner of the fields that it applied and no longer desires. Otherwise an apply
@@ -146,14 +142,23 @@ impl<V: Resource> Context<V> {
     /// removes them, and a Service keeps serving until then.
     async fn clear_the_way<C: Resource>(
         &self,
+        desired: &Desired,
+        options: EnsureOptions<'_, C>,
         child: &C,
-        conflicts: Conflicts<'_, C>,
+        error: &client::Error,
     ) -> Result<Option<C>, Problem> {
         let (client, key) = (self.client(), child.key());
         let manager = &client.options().field_manager;
         let fields = client.get::<ManagedFields<C>>(key).await;
         let fields = fields.map_err(|error| failed::<C>("get", key, error))?;
-        let mut operations = conflicts(child, &|at| !fields.was_applied(manager, at));
+        let foreign = |at: &str| !fields.was_applied(manager, at);
+        let causes = match error {
+            client::Error::Api { causes, .. } => causes.as_slice(),
+            _ => &[],
+        };
+        let unwanted = options.unwanted_in(child, &foreign);
+        let mut operations =
+            conflicts::operations(causes, &desired.body, &fields.object, &foreign, &unwanted);
         operations.extend(fields.drop_update_entries(manager));
         if !operations.is_empty() {
             operations.extend(self.adopting(child, &fields));
@@ -222,7 +227,7 @@ impl<V: Resource> Context<V> {
 
 /// Returns JSON patch operations, last position first, that remove the [`Foreign`] fields that conflict with a
 /// desired state.
-pub(super) type Conflicts<'a, C> = &'a (dyn Fn(&C, Foreign<'_>) -> Vec<Value> + Send + Sync);
+pub(super) type Unwanted<'a, C> = &'a (dyn Fn(&C, Foreign<'_>) -> Vec<Value> + Send + Sync);
 
 /// Returns whether another manager set the field at a JSON pointer.
 pub type Foreign<'a> = &'a dyn Fn(&str) -> bool;
@@ -247,7 +252,7 @@ pub(super) fn conflict_if_another(error: client::Error) -> client::Error {
 /// result is invalid. Only the latter names fields.
 fn conflict_if_test_failed(error: client::Error) -> client::Error {
     let names_a_field = matches!(&error, client::Error::Api { causes, .. }
-        if causes.iter().any(|cause| cause.starts_with("FieldValue")));
+        if causes.iter().any(|cause| cause.reason.starts_with("FieldValue")));
     if error.is_invalid() && !names_a_field && !error.is_denied() {
         as_conflict(error)
     } else {
@@ -573,7 +578,10 @@ mod tests {
             code: 422,
             reason: "Invalid".to_owned(),
             message: String::new(),
-            causes: causes.iter().map(|&cause| cause.to_owned()).collect(),
+            causes: causes
+                .iter()
+                .map(|&reason| client::Cause { reason: reason.to_owned(), ..Default::default() })
+                .collect(),
             retry_after: None,
         };
         assert!(conflict_if_test_failed(invalid(&[])).is_conflict());

@@ -40,6 +40,7 @@ mod function;
 mod context;
 mod compared;
 mod throttle;
+mod conflicts;
 mod managed_fields;
 mod children;
 mod status;

@@ -925,8 +925,8 @@ async fn a_secret_is_not_ensured_by_what_is_never_shown() {
     assert!(cx.complete::<Login>(secret("data")).is_ok());
 }
 
-/// A limit conflicts with a larger size, and a zone beside it is not wanted.
-fn conflicts(child: &Child, foreign: Foreign<'_>) -> Vec<Value> {
+/// Neither a limit nor a zone is wanted.
+fn unwanted(child: &Child, foreign: Foreign<'_>) -> Vec<Value> {
     let path = |field: &str| format!("/spec/{field}");
     let there = [("limit", child.spec.limit.is_some()), ("zone", child.spec.zone.is_some())];
     let going = there.into_iter().filter(|(field, there)| *there && foreign(&path(field)));
@@ -937,7 +937,7 @@ fn conflicts(child: &Child, foreign: Foreign<'_>) -> Vec<Value> {
 async fn what_others_set_and_the_api_server_refuses_beside_the_desired_state_is_removed() {
     let server = Server::default();
     let cx = context(&server);
-    let options = || EnsureOptions::default().conflicts(&conflicts);
+    let options = || EnsureOptions::default().unwanted(&unwanted);
     let ensure = async |size| {
         let desired = desired(&json!({"size": size}));
         cx.ensure_with::<Child>(desired, options()).await.map(drop)
@@ -975,7 +975,7 @@ async fn what_was_patched_is_left_to_the_apply_while_a_controller_writes_the_sta
     let server = Server::default();
     let cx = context(&server);
     let ensure = async |size| {
-        let options = EnsureOptions::default().conflicts(&conflicts);
+        let options = EnsureOptions::default().unwanted(&unwanted);
         cx.ensure_with::<Child>(desired(&json!({"size": size})), options).await.map(drop)
     };
     server.refuse(|child| child["spec"]["limit"].is_i64() && child["spec"]["size"] == 3);
@@ -1172,7 +1172,7 @@ async fn the_first_write_to_a_child_that_is_adopted_sets_its_owner() {
     has(&cx, &server, "ownerReferences", Value::Null);
     // A restore knows no fields of ours.
     has(&cx, &server, "managedFields", json!([{"manager": "restore", "operation": "Update"}]));
-    let options = EnsureOptions::default().conflicts(&conflicts).adopt(&is_a_child);
+    let options = EnsureOptions::default().unwanted(&unwanted).adopt(&is_a_child);
     let before = server.writes().len();
     cx.ensure_with(desired(&json!({"size": 2})), options).await.unwrap();
     let all = server.requests();
