@@ -1,17 +1,16 @@
-//! Checks of the API server: CEL rules, and the parts of the schemas that no derive can say.
+//! CEL rules that several fields share or that are computed, and the parts of the schemas that no derive can express.
 //!
-//! Messages say what is allowed, with fields in back-quotes and literals in single quotes.
+//! Messages state what is allowed, with fields in back-quotes and literals in single quotes.
 //!
 //! A zero value of an optional field ('', 0 where 0 has no meaning, an empty list or map) is accepted and means the
 //! same as leaving it out, because clients in Go and templates write it.
 //!
-//! An API server refuses a CRD whose rules could cost too much: it estimates each rule from the
-//! bounds in the schema, times the number of places where it applies. No rule, and no CRD as a
-//! whole, may cost more than half of the budget on the oldest supported server
-//! (tests/contract/versions.rs). What matters most for that is that older servers (1.33, for example) take an
-//! int-or-string for 3 MiB long, whatever its `maxLength`: every function that reads one costs
-//! 314,573 of the 10,000,000 that a rule may cost, and `string()` as much again. Such fields are
-//! therefore checked by the schema where they are in lists, and sparingly by rules elsewhere.
+//! An API server refuses a CRD whose rules could cost too much. It estimates the cost of a rule from the bounds in the
+//! schema, times the number of places where the rule applies. Each rule and each CRD must cost at most half of the
+//! budget on the oldest supported server (tests/contract/versions.rs). Older servers, such as 1.33, assume 3 MiB for an
+//! int-or-string, whatever its `maxLength`: every function that reads one costs 314,573 of the 10,000,000 that a rule
+//! can cost, and `string()` as much again. So the schema checks such fields in lists, and rules check few of them
+//! elsewhere.
 
 pub mod parts;
 

@@ -1,4 +1,4 @@
-//! The children of a custom resource, as they are and as they should be.
+//! Children of a custom resource: the stored object, and the desired state.
 
 use std::fmt::{self, Debug};
 use std::marker::PhantomData;
@@ -18,11 +18,10 @@ use crate::object::{
 };
 
 /// The longest group, version, kind or name of an object that can exist, in bytes: `group/version`
-/// of a DNS subdomain and a DNS label. Anyone may write anything into an owner reference.
+/// of a DNS subdomain and a DNS label. Users can write any text into an owner reference.
 const LONGEST: usize = 253 + 1 + 63;
 
-/// The part of a child's `spec` that the operator sets and compares, or that can conflict
-/// with that. Decoding it from the wire skips everything else.
+/// The part of a child's `spec` that the operator sets and compares. Decoding skips everything else.
 pub trait ChildSpec:
     Clone + Debug + Default + Eq + Serialize + DeserializeOwned + Send + Sync + 'static
 {
@@ -42,7 +41,7 @@ pub trait ChildSpec:
     }
 }
 
-/// Everything in a child that the operator sets.
+/// Desired state of a child.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Desired<S> {
     /// The labels of the child itself.
@@ -51,11 +50,10 @@ pub struct Desired<S> {
     pub spec: S,
 }
 
-/// An existing child: the parts that the operator reads.
+/// A stored child: the parts that the operator reads.
 ///
-/// An object that no custom resource of its name controls is foreign, unless it was a child of one and nothing
-/// controls it now. All that is kept of it is its
-/// key, identity and owner, however large it is.
+/// An object is foreign if no custom resource of its name controls it. A former child without a controller is not
+/// foreign. Of a foreign object, only the key, identity and owner are kept, however large it is.
 #[derive(Debug, Clone, serde::Serialize)]
 #[serde(bound(serialize = ""))]
 pub struct Child<S: ChildSpec> {
@@ -69,15 +67,14 @@ pub struct Child<S: ChildSpec> {
     pub status: S::Status,
 }
 
-/// Keeps of the metadata what is the operator's own: its labels, its records of what was applied and admitted; and what
-/// can conflict.
+/// Keeps the operator's own metadata: its labels, and its records of applied and admitted states.
 #[derive(Debug, Clone, Copy)]
 pub enum Own {}
 
 // === impl Desired ===
 
 impl<S: ChildSpec> Desired<S> {
-    /// Has the child of the object that `cx` reconciles be like this, and returns it.
+    /// Applies the child of the object that `cx` reconciles, unless it is as desired. Returns the child.
     ///
     /// # Errors
     /// Those of [`Context::ensure_with`].
@@ -89,7 +86,7 @@ impl<S: ChildSpec> Desired<S> {
         cx.ensure_with(self.to_apply(cx.key()), options).await
     }
 
-    /// Returns whether a child is like this.
+    /// Returns whether a child is as desired.
     ///
     /// # Errors
     /// Those of [`Context::is_ensured`].
@@ -109,7 +106,7 @@ impl<S: ChildSpec> Desired<S> {
         EnsureOptions::default().immutable(S::IMMUTABLE).unwanted(unwanted)
     }
 
-    /// The object to apply for the custom resource under `key`.
+    /// Returns the object to apply for the custom resource under `key`.
     pub fn to_apply(&self, key: &ObjectKey) -> Value {
         json!({ "metadata": { "name": key.name(), "labels": self.labels }, "spec": self.spec })
     }
@@ -156,8 +153,7 @@ impl<'de, S: ChildSpec> Visitor<'de> for ChildVisitor<S> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Child<S>, A::Error> {
         let (mut meta, mut spec, mut status) = (None::<Meta<Own>>, None::<S>, None);
         while let Some(field) = map.next_key()? {
-            // The API server sends the metadata first. What comes before it is decoded, and dropped
-            // in the end.
+            // The API server sends the metadata first. Fields before it are decoded and dropped at the end.
             let foreign = meta.as_ref().is_some_and(is_foreign);
             match field {
                 Field::Metadata => meta = Some(map.next_value()?),
@@ -177,8 +173,8 @@ impl<'de, S: ChildSpec> Visitor<'de> for ChildVisitor<S> {
     }
 }
 
-/// Returns whether no custom resource controls the object, or one that cannot be its parent: a
-/// child has its parent's name. A child that has lost its owner (in a restore from a backup, for one) is not foreign.
+/// Returns whether no custom resource of the object's name controls it. A child that has lost its owner, for example
+/// in a restore from a backup, is not foreign.
 fn is_foreign(meta: &Meta<Own>) -> bool {
     let is_parent = |owner: &Owner| {
         let group = owner.api_version.split_once('/').map(|(group, _)| group);
@@ -194,7 +190,7 @@ fn is_foreign(meta: &Meta<Own>) -> bool {
     }
 }
 
-/// All that is kept of a foreign object's metadata. Its owner is not one that controls a child.
+/// Reduces a foreign object's metadata to the parts that are kept. Its owner gets no UID, so it controls no child.
 fn reduced(meta: Meta<Own>) -> Meta<Own> {
     let possible =
         |text: InternedStr| if text.len() > LONGEST { InternedStr::default() } else { text };
