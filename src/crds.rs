@@ -30,7 +30,7 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
 }
 
 /// Completes the derived definitions: adds the defaults of the status and removes nullable fields. (The API
-/// server treats a null in a field that is not nullable as absent, so no code has to distinguish them.)
+/// server treats a null in a field that is not nullable as absent.)
 fn finish(crd: &mut CustomResourceDefinition) {
     let kind = crd.spec.names.kind.clone();
     for version in &mut crd.spec.versions {

@@ -1,8 +1,8 @@
 //! GenericDaemon: a DaemonSet with its name.
 //!
 //! Nodes are not watched: the DaemonSet controller follows their labels, and its status shows the result. Nodes
-//! are listed now and then for two reasons: to distinguish a missing label from a taint while the status shows
-//! no node, and to name nodes with the label that a taint excludes.
+//! are listed now and then: to distinguish a missing label from a taint while the status shows no node, and to
+//! name labelled nodes that a taint excludes.
 
 pub(crate) mod spec;
 mod pod;
@@ -58,8 +58,7 @@ impl Spec {
         let own = self.label.iter().map(InternedStr::to_string);
         let key = self.label.as_ref().and_then(|label| label.split_once('=')).map(|(key, _)| key);
         let settings = self.pod.iter().flat_map(|pod| pod.node_selector.iter());
-        // A `label` with a value overrides the selector's value for the same key. A `label` without a value
-        // applies in addition to it.
+        // A `label` with a value overrides the selector of the same key; without one, both apply.
         let settings = settings.filter(|(other, _)| Some(other.as_str()) != key);
         let all: Vec<String> =
             own.chain(settings.map(|(key, value)| format!("{key}={value}"))).collect();

@@ -3,7 +3,7 @@
 //! Guarantees
 //! - Without a flag, it finds its API server: by a kubeconfig on a workstation, by the ServiceAccount in a pod.
 //! - Each kind waits only for its own informers. If listing one is not permitted, or its CRD is missing, the
-//!   others work, and the kind recovers by itself.
+//!   others work, and the kind recovers later.
 //! - Nothing is reconciled before the initial lists are complete, and nothing is written while another process
 //!   leads.
 //! - SIGTERM and SIGINT shut it down in order: no new reconcile begins, running ones finish (within a time
@@ -93,8 +93,8 @@ fn threads(cores: usize) -> usize {
     cores.clamp(2, 4)
 }
 
-/// Completes `work`. A thread that it leaves blocked (by a name lookup, say) is abandoned, because dropping a
-/// runtime would wait for it without a limit.
+/// Completes `work`. A thread that it leaves blocked (for example by a name lookup) is abandoned, because
+/// dropping a runtime would wait for it without a limit.
 fn to_its_end<T>(runtime: Runtime, work: impl Future<Output = T>) -> T {
     let outcome = runtime.block_on(work);
     runtime.shutdown_timeout(LET_GO);
@@ -177,8 +177,8 @@ async fn program(args: RunArgs, spans: Spans) -> Result<Program, Error> {
     }))
 }
 
-/// Returns the controllers of `run` with a client of these options, which make every write a dry run. Nothing
-/// is elected, served or exported.
+/// Returns the controllers of `run` with a client that sends every write as a dry run. Nothing is elected,
+/// served or exported.
 async fn dry_run(
     (args, pace): (WorkloadArgs, Pace),
     client: Client,

@@ -42,7 +42,7 @@ pub(super) fn pod(app: &App) -> PodSpec {
             fs_group_change_policy: InternedStr::new("OnRootMismatch"),
             ..PodSecurity::default()
         }),
-        // Without a ServiceAccount of its own, it has no reason to call the API server.
+        // Without its own ServiceAccount, it does not need the API server.
         automount_service_account_token: app.spec.service_account_name.is_empty().then_some(false),
         enable_service_links: Some(false),
         service_account_name: app.spec.service_account_name.clone(),
@@ -50,8 +50,7 @@ pub(super) fn pod(app: &App) -> PodSpec {
     }
 }
 
-/// Returns the group of the volumes. Without it, a user other than root could not write to a volume that
-/// belongs to root.
+/// Returns the group of the volumes. Without it, only root could write to a volume that belongs to root.
 fn fs_group(spec: &Spec) -> Option<i64> {
     let is_needed = spec.security_profile == "Restricted" && !spec.volumes.is_empty();
     spec.fs_group.or(spec.run_as_user.filter(|_| is_needed))

@@ -1,14 +1,11 @@
-//! The pace of new images: how many Memcacheds get a new image of the administrator's at a time.
+//! The pace of new images: how many Memcacheds get the administrator's new image at a time.
 //!
 //! Guarantees
-//! - A bounded number of Memcacheds, at least 1, gets a new image of the administrator's at a time, in the
-//!   order of namespace and name. Each counts until all of its pods run the image and are available, so an
-//!   image that does not start reaches no more than the bound. A Memcached whose Deployment cannot be written
-//!   returns its turn.
-//! - The others keep the images of their Deployment and report this. All other changes of their spec apply at
-//!   once.
-//! - The bound holds for concurrent reconciles and after a restart: the Deployments show which Memcacheds roll
-//!   out.
+//! - A bounded number of Memcacheds, at least 1, gets the administrator's new image at a time, in the order of
+//!   namespace and name. Each counts until all of its pods run the image and are available, so an image that
+//!   does not start reaches only these. A Memcached whose Deployment cannot be written returns its turn.
+//! - The others keep the images of their Deployment and report this. The rest of their spec applies at once.
+//! - The bound holds for concurrent reconciles and after a restart: the Deployments show the rollouts.
 //! - A Memcached without a cache to lose does not wait: a new one, and one without pods. The same applies if
 //!   its user replaces the pods by adding or removing the exporter, and to an image of its own.
 //! - A paused Memcached takes no turn.

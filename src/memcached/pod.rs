@@ -204,10 +204,9 @@ fn resources(spec: &Spec) -> Resources {
 /// connections, it adds 2 for each further thousand.
 ///
 /// Measured with the worst mix of items (the smallest, which make the hash table largest, then a page of each
-/// size class) and 950 busy connections. memcached 1.6.38 takes 116 MiB with 64 MiB for items, 319 with 256 and
+/// size class) and 950 busy connections, memcached 1.6.38 takes 116 MiB with 64 MiB for items, 319 with 256 and
 /// 1,144 with 1,024 (1.6.18: 116, 327 and 1,164): tests/contract/real_memcached.rs. In addition to the items,
-/// these are 38 for the classes, 10 for connections, and at most a sixth for the tables, while the old one
-/// still exists.
+/// these are 38 for the classes, 10 for connections, and at most a sixth for the tables during growth.
 fn memory_needed(spec: &Spec) -> i128 {
     let more = i128::from(spec.max_connections.unwrap_or(0)) - CONNECTIONS;
     let connections = if more > 0 { (2 * more + 999) / 1000 } else { 0 };

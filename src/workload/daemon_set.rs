@@ -249,8 +249,8 @@ fn tolerated(nodes: i32) -> i32 {
     if nodes >= MANY { nodes / 100 } else { 0 }
 }
 
-/// Returns whether the daemon is ready on all but a tolerated few of its nodes. Nodes that run the daemon
-/// although it does not belong there count as missing, because they can be lost.
+/// Returns whether the daemon is ready on all but a tolerated few nodes. Those that run it although it does not
+/// belong there count as missing, because they can be lost.
 pub(crate) fn is_tolerable(daemon_set: &DaemonSet) -> bool {
     let status = &daemon_set.status;
     let desired = status.desired_number_scheduled.unwrap_or(0);

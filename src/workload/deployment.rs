@@ -144,9 +144,8 @@ pub struct ChildCondition {
     pub last_transition_time: Option<Time>,
 }
 
-/// Number of old templates that are kept, so that users can see what ran before. Each contains all of the
-/// spec's environment. The operator reverts `kubectl rollout undo`, so more of them, such as Kubernetes' 10,
-/// would be of no use.
+/// Number of old templates that are kept for inspection, each with all of the spec's environment. The operator
+/// reverts `kubectl rollout undo`, so Kubernetes' 10 would be of no use.
 pub const REVISIONS: i32 = 2;
 
 /// Kubernetes' default of `progressDeadlineSeconds` (k8s.io/kubernetes/pkg/apis/apps/v1/defaults.go).

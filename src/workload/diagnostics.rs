@@ -3,8 +3,7 @@
 //!
 //! Guarantees
 //! - A list takes at most [`DEADLINE`], and at most [`AT_ONCE`] run at the same time. If a list cannot run, the
-//!   result is [`Answer::Failed`] within half a second, with the time of the next attempt. No worker waits
-//!   longer.
+//!   result is [`Answer::Failed`] within half a second, with the time of the next attempt.
 //! - The process explains at most [`RATE`] workloads a second, after a burst of [`BURST`], whatever the number
 //!   of workloads that are not ready and of their events. An explanation takes one to three lists: of live
 //!   pods, of evicted pods, of Events. A workload that has to wait reserves the time of its next list.

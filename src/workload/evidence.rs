@@ -13,8 +13,8 @@ use super::condition::Time;
 use super::pod_state::{NodeState, PodState, Trouble};
 use super::reason::Reason;
 
-/// Maximum time from the eviction of a pod to the scheduling of its replacement, in seconds. The Deployment
-/// controller creates the replacement at once, but the scheduler can take a while.
+/// Maximum time from the eviction of a pod to the scheduling of its replacement, in seconds. The replacement is
+/// created at once, but the scheduler can take a while.
 const REPLACED_WITHIN: i64 = 120;
 
 /// Maximum difference between the clocks of two nodes, in seconds.
@@ -96,8 +96,7 @@ impl Evidence {
             .or_else(|| evicted(pods))
     }
 
-    /// Returns why pods cannot start, considering only pods that have tried for a while. Such a cause is
-    /// reported although a rollout makes progress.
+    /// Returns why pods cannot start that have tried for a while. Such a cause counts even during progress.
     pub fn of_lasting_pods(&self, previous: Option<&str>) -> Option<Trouble> {
         let (pods, now) = (self.pods.found()?, self.at?);
         let lasting = |pod: &PodState| pod.trouble().filter(|_| pod.lasts(now));

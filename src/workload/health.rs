@@ -1,8 +1,7 @@
 //! Health of a custom resource, computed from its owned objects, and the conditions that report it.
 //!
-//! One function per type of workload decides: [`Health::of_deployment`] and [`Health::of_daemon_set`]. The
-//! status and the command `status` use the same functions. docs/REASONS.md has the table of their results, and
-//! `health/tests.rs` has it as code.
+//! [`Health::of_deployment`] and [`Health::of_daemon_set`] decide, for the status and for the command `status`.
+//! docs/REASONS.md has the table of their results, and `health/tests.rs` has it as code.
 //!
 //! kstatus, Flux and `kubectl wait` read three conditions: Ready (always present), Reconciling and Stalled
 //! (present only while true, never both). Degraded is True while there is a problem. A rollout is running from
@@ -43,7 +42,7 @@ pub struct Health {
 /// Levels of health. Later ones are worse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Everything is as the spec says.
+    /// The state matches the spec.
     Ready,
     /// In progress, without a problem.
     Progressing,
@@ -157,7 +156,7 @@ impl Context<'_> {
         Some(Trouble { message: same.map_or(found.message, |known| known.message), ..found })
     }
 
-    /// Returns why pods cannot start, considering only pods that have tried for a while.
+    /// Returns why pods cannot start that have tried for a while.
     pub(super) fn of_lasting_pods(&self) -> Option<Trouble> {
         self.evidence.of_lasting_pods(None)
     }
@@ -201,8 +200,8 @@ impl Context<'_> {
         }
     }
 
-    /// Returns the health of a workload whose pods are all ready, but not all for `minReadySeconds`. Until
-    /// then, a pod that crashed before can crash again.
+    /// Returns the health of a workload whose pods are ready, but not all for `minReadySeconds`. Until then, a
+    /// pod that crashed before can crash again.
     pub(super) fn not_ready_for_long(&self, behind: &str) -> Health {
         match self.known().filter(|known| known.reason.is_of_pods()) {
             Some(known) => self.health_of(known, true),
@@ -246,7 +245,7 @@ impl Health {
         Health { level, rollout, reason, message: message.into(), beside: None }
     }
 
-    /// Everything is as the spec says.
+    /// Returns the health of an object whose state matches the spec.
     pub fn ready(reason: Reason, message: impl Into<String>) -> Health {
         Health::new(Level::Ready, reason, message)
     }
@@ -441,8 +440,7 @@ fn contested(Name { kind, key }: &Name, field: Option<&str>) -> String {
     }
 }
 
-/// Returns the text of an error of the API server. If there was no response in time, it names the possible
-/// causes.
+/// Returns the text of an error of the API server, with possible causes of a missing response.
 fn unanswered(problem: &Problem) -> String {
     let text = stable(problem);
     match problem.api_error() {

@@ -81,5 +81,5 @@ pub const GENERIC_DAEMON: Kind =
     Kind::namespaced("mydomain.com", "v1beta1", "GenericDaemon", "genericdaemons");
 /// The kind of [`App`](crate::app::App).
 pub const APP: Kind = Kind::namespaced("app.example.com", "v1", "App", "apps");
-/// The custom resources, each of which may own children.
+/// The custom resources.
 pub const KINDS: [Kind; 3] = [MEMCACHED, GENERIC_DAEMON, APP];

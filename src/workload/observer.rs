@@ -14,13 +14,11 @@ use super::reason::Reason;
 use crate::client::Client;
 use crate::controller::Action;
 
-/// Minimum interval between lists of the pods of a rollout that makes progress. It also applies to the nodes of
-/// a daemon without a problem that belongs on fewer nodes than have its label, or on none, because nodes are
-/// not watched.
+/// Minimum interval between lists of the pods of a rollout that makes progress, and of the nodes of a daemon
+/// that belongs on fewer nodes than have its label, or on none. Nodes are not watched.
 const OFTEN: Duration = Duration::from_secs(60);
 
-/// Time for which a problem without a known cause is listed again as soon as the evidence expires; then as
-/// often as any other.
+/// Time for which a problem without a known cause is listed whenever the evidence expires.
 const EARLY: Duration = Duration::from_secs(60);
 
 /// Inputs of the kind to the health: listed pods, node label, former counts.
@@ -58,8 +56,8 @@ impl Observer {
     ///
     /// Pods, Events and nodes are listed only if the workload is not ready after a completed rollout, has made
     /// no progress for a while, or is reported as failing, or if a daemon runs on nodes where it does not
-    /// belong. A ready workload costs no request and is not observed again. Exception: the nodes with a
-    /// daemon's label are listed now and then.
+    /// belong. A ready workload costs no request, except that the nodes with a daemon's label are listed now
+    /// and then.
     pub(crate) async fn observe<V: Custom, S: Workload>(
         &self,
         client: &Client,
@@ -129,9 +127,9 @@ impl Observer {
         (health, sooner(again, next))
     }
 
-    /// Returns the health of a daemon that is ready where Kubernetes wants it, and the time of the next
-    /// observation. The message names nodes with its label where it cannot run. Nodes that were closed from the
-    /// start are in no count.
+    /// Returns the health of a daemon that is ready where Kubernetes wants it, with the nodes that have its
+    /// label but cannot run it, and the time of the next observation. Nodes that were closed from the start are
+    /// in no count.
     async fn nodes_with_the_label<S: Workload>(
         &self,
         client: &Client,

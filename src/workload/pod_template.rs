@@ -218,8 +218,8 @@ impl PodTemplate {
         self.metadata.labels = union(labels, &self.metadata.labels);
     }
 
-    /// Returns the longest time that a container can take to become ready by its own probes: until its startup
-    /// probe has failed, and until the first readiness probe after that.
+    /// Returns the longest time until a container's startup probe has failed, plus the delay of its readiness
+    /// probe.
     pub(crate) fn starting(&self) -> Duration {
         let seconds =
             |probe: &Value, field: &str, default: u64| probe[field].as_u64().unwrap_or(default);

@@ -62,7 +62,7 @@ pub fn reported<V: Custom>(object: &V) -> Option<Health> {
     Some(Health { level, rollout, reason, message: told.message.to_string(), beside: None })
 }
 
-/// Returns for how long the condition Degraded has been True, by the clock of the process that wrote it.
+/// Returns for how long the condition Degraded has been True, by the clock of its writer.
 pub(super) fn degraded_for<V: Custom>(object: &V, now: Time) -> Duration {
     let degraded = object.conditions().iter().find(|condition| condition.is(Type::Degraded));
     let since = degraded.filter(|c| c.status == Status::True).map(|c| c.last_transition_time);
@@ -211,7 +211,7 @@ impl Progress {
     /// Returns the pause before the next observation of an object that has been idle for this long.
     pub fn next(idle: Duration) -> Duration {
         match Self::IDLE_MAX.checked_sub(idle).filter(|left| !left.is_zero()) {
-            // A little later, so that the reconcile does not find the time slightly short.
+            // A little later, so that the time is over for sure.
             Some(left) => left + Duration::from_millis(10),
             None => (idle / 2).clamp(Self::IDLE_MAX, Self::SELDOM),
         }

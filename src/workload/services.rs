@@ -103,8 +103,7 @@ fn is_zero(number: &i32) -> bool {
     *number == 0
 }
 
-/// Reads 0 and an empty name as absent, because Kubernetes and clients in Go write them for a port that is not
-/// set.
+/// Reads 0 and an empty name as absent: Kubernetes and clients in Go write them for an unset port.
 fn target_port<'de, D: serde::Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<TargetPort>, D::Error> {
