@@ -49,18 +49,18 @@ custom!(App);
 
 // === Children ===
 
-/// The children of an App.
+/// The owned objects of an App.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Children {
-    /// Runs its pods.
+    /// The Deployment of its pods.
     pub deployment: Desired<DeploymentSpec>,
-    /// Reaches them; `None` without ports.
+    /// The Service; `None` without ports.
     pub service: Option<Desired<ServiceSpec>>,
-    /// Bounds what a drain may take away of them; `None` if that is left open.
+    /// The limit of evictions during a drain; `None` if there is none.
     pub budget: Option<Desired<BudgetSpec>>,
 }
 
-/// The children of `app`.
+/// Returns the owned objects of `app`.
 pub fn desired(app: &App) -> Children {
     let identity = identity(app);
     let (labels, selector) = (identity.labels(), identity.selector());
@@ -98,8 +98,9 @@ pub fn desired(app: &App) -> Children {
     Children { deployment: Desired { labels, spec: deployment }, service, budget }
 }
 
-/// How pods of a new template replace the old ones; `None` leaves it to Kubernetes. With a claim, a new pod on another
-/// node could wait for the volume for ever, since the old one only ends after that.
+/// Returns how pods of a new template replace the old ones; `None` leaves it to Kubernetes. The default with a
+/// claim is Recreate: a new pod on another node could wait for the volume for ever, because the old pod only
+/// ends after that.
 fn strategy(spec: &Spec) -> Option<Strategy> {
     let is_claim =
         |volume: &Value| volume["persistentVolumeClaim"].is_object() && volume["readOnly"] != true;
@@ -111,15 +112,15 @@ fn strategy(spec: &Spec) -> Option<Strategy> {
     chosen.cloned().or_else(|| spec.volumes.iter().any(is_claim).then(recreate))
 }
 
-/// The Service's type. Somebody may set another by hand, and that is kept; but a node port needs this one, or a
-/// load balancer (see [`keep_type`]).
+/// Returns the Service's type. A type that another client sets is kept. Exception: a node port requires this
+/// type or a load balancer (see [`keep_type`]).
 fn service_type(ports: &[ServicePort]) -> InternedStr {
     let is_on_nodes = ports.iter().any(|port| port.node_port != 0);
     InternedStr::new(if is_on_nodes { "NodePort" } else { "" })
 }
 
-/// Leaves its type to a Service of which somebody has made a load balancer, whose address would be lost, and which has
-/// node ports, too. One that was made to lead elsewhere (`ExternalName`) leads to the pods again.
+/// Keeps the type of a Service that another client has made a load balancer: it has node ports, too, and would
+/// lose its address. A Service of type `ExternalName` is reset, so that it routes to the pods again.
 fn keep_type(wanted: &mut Desired<ServiceSpec>, there: Option<&Service>) {
     match there.map(|there| &*there.spec.kind) {
         Some("LoadBalancer") => wanted.spec.kind = InternedStr::default(),
@@ -142,7 +143,7 @@ fn identity(app: &App) -> Identity<'_> {
     }
 }
 
-/// The ports as the API wants them: with their protocol and, if there are several, a name.
+/// Returns the ports in the form of the API: with their protocol and, if there are several, a name.
 fn service_ports(ports: &[ServicePort]) -> Box<[ServicePort]> {
     let taken: BTreeSet<&str> = ports.iter().map(|port| port.name.as_str()).collect();
     let named = ports.iter().map(|port| {
@@ -155,8 +156,8 @@ fn service_ports(ports: &[ServicePort]) -> Box<[ServicePort]> {
     named.collect()
 }
 
-/// `tcp-8080` or, if another port was given that name, `tcp-8080-2`, and so on. No two ports have
-/// the same number and protocol, so no two get the same name, whatever the order of the ports.
+/// Returns `tcp-8080` or, if another port has that name, `tcp-8080-2`, and so on. No two ports have the same
+/// number and protocol, so no two get the same name, whatever the order of the ports.
 fn free_name(port: &ServicePort, taken: &BTreeSet<&str>) -> InternedStr {
     let name = format!("{}-{}", port.protocol.to_lowercase(), port.port);
     let candidates = std::iter::once(name.clone()).chain((2..).map(|n| format!("{name}-{n}")));
@@ -166,9 +167,8 @@ fn free_name(port: &ServicePort, taken: &BTreeSet<&str>) -> InternedStr {
 
 // === Status ===
 
-/// The status to store: that of the Deployment, if the App controls it, and the health. The
-/// generation that it refers to is the App's, as for every custom resource; so nothing in it may
-/// come from a Deployment that is of an older one.
+/// Returns the status to store: that of the Deployment, if the App controls it, and the health. Its generation
+/// is the App's, as for every custom resource, so no field can come from a Deployment of an older generation.
 pub fn status(app: &App, found: &Found<'_, DeploymentSpec>, now: Time) -> Status {
     let generation = app.meta.generation;
     let health = &found.health;
@@ -181,12 +181,12 @@ pub fn status(app: &App, found: &Found<'_, DeploymentSpec>, now: Time) -> Status
         kind.is(condition::Status::Unknown, Reason::RollingOut, message)
     };
     let mut wanted = health.summary();
-    // In a fixed order: the Deployment's own order depends on what happened to it.
+    // The order is fixed, because the Deployment's own order depends on its history.
     if current {
         let kinds = [Type::Available, Type::Progressing, Type::ReplicaFailure];
         wanted.extend(kinds.into_iter().filter_map(inlined));
     } else if found.workload.is_some() {
-        // Pods serve, whatever is to become of them.
+        // Pods serve, even if they will be replaced.
         wanted.push(inlined(Type::Available).unwrap_or_else(|| waiting(Type::Available)));
         wanted.push(if observed { health.progressing() } else { waiting(Type::Progressing) });
     }
@@ -207,12 +207,12 @@ pub fn status(app: &App, found: &Found<'_, DeploymentSpec>, now: Time) -> Status
     }
 }
 
-/// A condition of the Deployment as a condition of the App, if it is of this type.
+/// Returns a condition of the Deployment as a condition of the App, if it has this type.
 fn inlined(condition: &ChildCondition, kind: Type) -> Option<Wanted> {
     if condition.kind != kind.as_str() {
         return None;
     }
-    // Our schema requires a reason, the Deployment's does not.
+    // Our schema requires a reason, unlike the Deployment's.
     let reason = if condition.reason.is_empty() {
         InternedStr::new(Reason::Reconciling.as_str())
     } else {
@@ -229,8 +229,8 @@ fn inlined(condition: &ChildCondition, kind: Type) -> Option<Wanted> {
 
 // === Reconcile ===
 
-/// Reconciles an App: applies its objects and writes its status. The garbage collector deletes the objects of one that
-/// is being deleted.
+/// Reconciles an App: applies its objects and writes its status. The garbage collector deletes the objects of
+/// an App that is being deleted.
 ///
 /// # Errors
 /// If an object or the status cannot be written.
@@ -247,7 +247,7 @@ pub async fn reconcile(
     } else {
         run.apply(&children.deployment).await?;
         if let Some(service) = &mut children.service {
-            // Also of one that is to be adopted. Another owner's Service shows no type.
+            // Also for a Service that will be adopted. Another owner's Service shows no type.
             keep_type(service, cx.get::<Service>(cx.key())?.as_deref());
         }
         run.apply_or_prune(children.service.as_ref()).await?;

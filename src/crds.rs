@@ -1,15 +1,15 @@
 //! The CustomResourceDefinitions, generated from the specs and statuses of the kinds.
 //!
 //! Guarantees
-//! - [`crds`] is the one source of `artifacts/crds/`: the files are generated from these types,
-//!   and a test regenerates and compares them.
-//! - What the API server accepts, the operator can carry out, but for the form of keys of maps (labels, annotations,
-//!   extended resources), and for what a cluster's own settings decide (the range of node ports): bounds and CEL rules
-//!   refuse the rest with a message that says what is allowed. Names are part of that: a Memcached and an App
-//!   have the name of their Service, so theirs must be a DNS label.
-//! - Every string, list and map is bounded, so that the cost of each rule is too.
-//! - An object that no controller has seen says so: `status` defaults to observedGeneration -1
-//!   and Ready=Unknown, so no tool calls it healthy.
+//! - [`crds`] is the only source of `artifacts/crds/`: the files are generated from these types, and a test
+//!   regenerates and compares them.
+//! - The operator can carry out every spec that the API server accepts: bounds and CEL rules refuse others,
+//!   with a message that states the allowed values. Exceptions are the form of keys of maps (labels,
+//!   annotations, extended resources) and settings of the cluster (the range of node ports). Names are
+//!   included: a Memcached and an App have the name of their Service, so it must be a DNS label.
+//! - Every string, list and map is bounded, and so is the cost of each rule.
+//! - An object that no controller has seen shows this: `status` defaults to observedGeneration -1 and
+//!   Ready=Unknown, so no tool reports it as healthy.
 //! - `null` means the same as absent: no field is nullable.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
@@ -22,15 +22,15 @@ use crate::app::spec::App;
 use crate::generic_daemon::spec::GenericDaemon;
 use crate::memcached::spec::Memcached;
 
-/// The CustomResourceDefinitions, by name.
+/// Returns the CustomResourceDefinitions, by name.
 pub fn crds() -> Vec<CustomResourceDefinition> {
     let mut crds = vec![App::crd(), GenericDaemon::crd(), Memcached::crd()];
     crds.iter_mut().for_each(finish);
     crds
 }
 
-/// Completes what the derives made: the status' defaults, and no nullable field. (The API server
-/// treats a null in a field that is not nullable as absent, so nobody has to tell them apart.)
+/// Completes the derived definitions: adds the defaults of the status and removes nullable fields. (The API
+/// server treats a null in a field that is not nullable as absent.)
 fn finish(crd: &mut CustomResourceDefinition) {
     let kind = crd.spec.names.kind.clone();
     for version in &mut crd.spec.versions {
@@ -46,14 +46,14 @@ fn finish(crd: &mut CustomResourceDefinition) {
     }
 }
 
-/// A daemon runs once on each node: there is nothing to spread.
+/// Removes the spread constraints: a daemon runs once on each node.
 fn without_spreading(spec: &mut JSONSchemaProps) {
     let pod = spec.properties.as_mut().and_then(|fields| fields.get_mut("pod"));
     let fields = pod.and_then(|pod| pod.properties.as_mut()).expect("every kind has `pod`");
     fields.remove("topologySpreadConstraints").expect("`pod` has it");
 }
 
-/// The status of an object that no controller has seen.
+/// Returns the status of an object that no controller has seen.
 fn untouched(kind: &str) -> Value {
     let condition = |name: &str, status: &str, reason: &str, message: &str| {
         json!({

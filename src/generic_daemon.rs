@@ -1,8 +1,8 @@
 //! GenericDaemon: a DaemonSet with its name.
 //!
-//! Nodes are not watched: the DaemonSet controller follows their labels, and its status shows the
-//! result. Nodes are listed now and then: while it shows none, to tell a missing label from a taint; and to name those
-//! with the label that a taint keeps it from.
+//! Nodes are not watched: the DaemonSet controller follows their labels, and its status shows the result. Nodes
+//! are listed now and then: to distinguish a missing label from a taint while the status shows no node, and to
+//! name labelled nodes that a taint excludes.
 
 pub(crate) mod spec;
 mod pod;
@@ -32,7 +32,7 @@ pub use spec::{HostPath, Spec, Status};
 /// The administrator's settings for all GenericDaemons.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// The directories of nodes that daemons may use, with all that is below them.
+    /// Directories of nodes that daemons can use, including everything below them.
     pub allowed_host_paths: Vec<InternedStr>,
 }
 
@@ -52,12 +52,13 @@ pub struct GenericDaemon {
 }
 
 impl Spec {
-    /// The labels of the nodes where the daemon belongs, separated by commas; `None` if it belongs on every node.
+    /// Returns the labels of the nodes where the daemon belongs, separated by commas; `None` if it belongs on
+    /// every node.
     pub fn node_labels(&self) -> Option<String> {
         let own = self.label.iter().map(InternedStr::to_string);
         let key = self.label.as_ref().and_then(|label| label.split_once('=')).map(|(key, _)| key);
         let settings = self.pod.iter().flat_map(|pod| pod.node_selector.iter());
-        // Of one key, a `label` with a value is what counts. Beside one without, both have to be true.
+        // A `label` with a value overrides the selector of the same key; without one, both apply.
         let settings = settings.filter(|(other, _)| Some(other.as_str()) != key);
         let all: Vec<String> =
             own.chain(settings.map(|(key, value)| format!("{key}={value}"))).collect();
@@ -70,7 +71,7 @@ custom!(GenericDaemon);
 
 // === Children ===
 
-/// The DaemonSet of `daemon`.
+/// Returns the DaemonSet of `daemon`.
 pub fn desired(daemon: &GenericDaemon) -> Desired<DaemonSetSpec> {
     let identity = Identity {
         kind: "generic-daemon",
@@ -113,7 +114,7 @@ fn update_strategy(spec: &Spec) -> Option<Box<Value>> {
 
 // === Status ===
 
-/// The status to store.
+/// Returns the status to store.
 pub fn status(daemon: &GenericDaemon, found: &Found<'_, DaemonSetSpec>, now: Time) -> Status {
     let generation = daemon.meta.generation;
     let health = &found.health;
@@ -122,7 +123,7 @@ pub fn status(daemon: &GenericDaemon, found: &Found<'_, DaemonSetSpec>, now: Tim
         Some(daemon_set) if daemon_set.is_observed() && is_for_its_nodes(daemon, daemon_set) => {
             (counts(daemon_set).0, 0)
         }
-        // Its counts may be those of another label.
+        // Its counts can refer to another label.
         Some(_) if daemon.is_observed() => (daemon.status.desired, 0),
         _ => (0, 0),
     };
@@ -138,18 +139,18 @@ pub fn status(daemon: &GenericDaemon, found: &Found<'_, DaemonSetSpec>, now: Tim
     }
 }
 
-/// Returns whether it runs on the nodes that the daemon's spec means, whatever else is another.
+/// Returns whether node selector, affinity and tolerations are up to date.
 fn is_for_its_nodes(daemon: &GenericDaemon, there: &DaemonSet) -> bool {
     let (wanted, there) = (desired(daemon).spec.template.spec, &there.spec.template.spec);
     (&wanted.node_selector, &wanted.affinity, &wanted.tolerations)
         == (&there.node_selector, &there.affinity, &there.tolerations)
 }
 
-/// The number of nodes where the daemon belongs, and of those where it is up to date and ready.
+/// Returns the number of nodes where the daemon belongs, and of those where it is up to date and ready.
 ///
-/// Kubernetes counts nodes that are up to date and nodes that are ready, but not those that are
-/// both. Of `n` nodes that have the daemon, at least `updated + ready - n` are both, and exactly
-/// that many as long as an update replaces ready pods one by one. So this never overstates.
+/// Kubernetes counts nodes that are up to date and nodes that are ready, but not those that are both. Of `n`
+/// nodes with the daemon, at least `updated + ready - n` are both. The number is exact while an update replaces
+/// ready pods one by one, and never too high.
 fn counts(daemon_set: &DaemonSet) -> (i32, i32) {
     let status = &daemon_set.status;
     let desired = status.desired_number_scheduled.unwrap_or(0);
@@ -157,8 +158,8 @@ fn counts(daemon_set: &DaemonSet) -> (i32, i32) {
     (desired, both.saturating_sub(status.current_number_scheduled).clamp(0, desired.max(0)))
 }
 
-/// The condition Available: whether the daemon serves on every node where it belongs, be it of the
-/// newest template or not.
+/// Returns the condition Available: whether the daemon serves on every node where it belongs, from any
+/// template.
 fn available(daemon_set: Option<&DaemonSet>, health: &Health) -> Wanted {
     let is = |status, message| Type::Available.is(status, Reason::Reconciling, message);
     let Some(daemon_set) = daemon_set else {
@@ -180,8 +181,8 @@ fn available(daemon_set: Option<&DaemonSet>, health: &Health) -> Wanted {
 
 // === Reconcile ===
 
-/// Reconciles a GenericDaemon: applies its DaemonSet and writes its status. The garbage collector deletes the DaemonSet
-/// of one that is being deleted.
+/// Reconciles a GenericDaemon: applies its DaemonSet and writes its status. The garbage collector deletes the
+/// DaemonSet of a GenericDaemon that is being deleted.
 ///
 /// # Errors
 /// If the DaemonSet or the status cannot be written.
@@ -217,7 +218,7 @@ pub async fn reconcile(
     run.report(&status, &health).await
 }
 
-/// Returns whether two statuses of a rollout say the same but for counts: there is one for each node.
+/// Returns whether two statuses of a rollout differ only in counts. There is one such status for each node.
 fn differs_in_counts(one: &Status, other: &Status) -> bool {
     let essence = |status: &Status| {
         let conditions = status.conditions.iter();
@@ -231,7 +232,7 @@ fn differs_in_counts(one: &Status, other: &Status) -> bool {
     one != other && goes_on(other) && essence(one) == essence(other)
 }
 
-/// Returns what its status and spec say about its DaemonSet.
+/// Returns the inputs of its status and spec to the health of its DaemonSet.
 fn looking<'a>(
     daemon: &GenericDaemon,
     daemon_set: &DaemonSet,

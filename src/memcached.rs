@@ -41,8 +41,8 @@ pub use spec::{Exporter, Spec, Status};
 /// The administrator's settings for all Memcacheds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// The image (environment variable `MEMCACHED_IMAGE`). If it is missing or empty, nothing is created
-    /// for a Memcached.
+    /// The image of memcached (environment variable `MEMCACHED_IMAGE`). If it is missing or empty, nothing is
+    /// created for a Memcached without an image of its own.
     pub memcached_image: Option<InternedStr>,
     /// The image of exporters (environment variable `MEMCACHED_EXPORTER_IMAGE`).
     pub exporter_image: Option<InternedStr>,
@@ -68,21 +68,21 @@ custom!(Memcached);
 
 // === Children ===
 
-/// The values of `app.kubernetes.io/name` and `app`, and the names of the container and its port.
+/// Value of `app.kubernetes.io/name` and `app`, and name of the container and its port.
 const MEMCACHED: &str = "memcached";
 
-/// The children of a Memcached.
+/// The owned objects of a Memcached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Children {
-    /// The instances.
+    /// The Deployment of the instances.
     pub deployment: Desired<DeploymentSpec>,
     /// The Service through which clients find them.
     pub service: Desired<ServiceSpec>,
-    /// Number of them that a drain may take away; `None` if that is left open.
+    /// The limit of evictions during a drain; `None` if there is none.
     pub budget: Option<Desired<BudgetSpec>>,
 }
 
-/// The children of `memcached` with these images.
+/// Returns the owned objects of `memcached` with these images.
 pub fn desired(memcached: &Memcached, images: &Images) -> Children {
     let identity = identity(memcached, Some(&images.memcached));
     let labels = identity.labels();
@@ -92,7 +92,7 @@ pub fn desired(memcached: &Memcached, images: &Images) -> Children {
         revision_history_limit: REVISIONS,
         progress_deadline_seconds: None,
         selector: Selector { match_labels: identity.selector() },
-        // Never more pods than requested, not even during an update of the template.
+        // Never more pods than requested, even during an update of the template.
         strategy: Some(Strategy {
             kind: InternedStr::new("RollingUpdate"),
             rolling_update: Some(RollingUpdate {
@@ -122,14 +122,14 @@ pub fn desired(memcached: &Memcached, images: &Images) -> Children {
     }
 }
 
-/// The label that selects the pods.
+/// Returns the label that selects the pods.
 fn selector(memcached: &Memcached) -> Labels {
     identity(memcached, None).selector()
 }
 
 fn identity<'a>(memcached: &'a Memcached, image: Option<&'a InternedStr>) -> Identity<'a> {
     let name = memcached.meta.key.name();
-    // Memcached's users identify the pods by these two labels.
+    // Users of Memcached identify the pods by these two labels.
     let more = vec![(APP, MEMCACHED), (MEMCACHED_CR, name.as_str())];
     let image = image.map(InternedStr::as_str);
     let inherited = &memcached.meta.labels;
@@ -154,11 +154,11 @@ fn service(memcached: &Memcached) -> ServiceSpec {
 
 // === Status ===
 
-/// The most pods that are named: as many as the schema allows, more than five times what a
-/// Memcached may have.
+/// Maximum number of pods that the status names: as many as the schema allows, more than five times the maximum
+/// size of a Memcached.
 const MAX_NODES: usize = 16;
 
-/// The status to store. `nodes` are the names of the pods that serve.
+/// Returns the status to store. `nodes` are the names of the pods that serve.
 pub fn status(
     memcached: &Memcached,
     found: &Found<'_, DeploymentSpec>,
@@ -183,8 +183,8 @@ pub fn status(
     }
 }
 
-/// The status while the finalizer is at work or, if `done`, has finished. Nothing else is looked
-/// at any more.
+/// Returns the status while the finalizer runs or, if `done`, has finished. Nothing else is observed at this
+/// stage.
 pub fn finalizing(memcached: &Memcached, done: bool, now: Time) -> Status {
     let generation = memcached.meta.generation;
     let name = memcached.meta.key.name();
@@ -210,7 +210,7 @@ pub fn finalizing(memcached: &Memcached, done: bool, now: Time) -> Status {
     }
 }
 
-/// The condition Available: whether as many replicas as wanted can be used.
+/// Returns the condition Available: whether as many replicas as desired can be used.
 fn available(memcached: &Memcached, found: &Found<'_, DeploymentSpec>) -> Wanted {
     let name = memcached.meta.key.name();
     let size = memcached.spec.size;
@@ -227,7 +227,7 @@ fn available(memcached: &Memcached, found: &Found<'_, DeploymentSpec>) -> Wanted
         let message = "Waiting for the Deployment controller";
         return Type::Available.is(condition::Status::Unknown, Reason::Reconciling, message);
     }
-    // Available pods count, not the last write, and not whether the controller has seen that.
+    // Only available pods count, not the last write or its observation by the controller.
     let count = deployment.status.available_replicas;
     if count >= size {
         let message = format!(
@@ -246,7 +246,7 @@ fn available(memcached: &Memcached, found: &Found<'_, DeploymentSpec>) -> Wanted
 
 // === Reconcile ===
 
-/// The operator removes it once it has reported that a Memcached is being deleted.
+/// The finalizer. The operator removes it after it has reported that a Memcached is being deleted.
 pub const FINALIZER: &str = "cache.example.com/finalizer";
 
 /// Reconciles a Memcached: applies its objects and writes its status.
@@ -286,7 +286,7 @@ async fn apply(
     wanted: Images,
 ) -> Result<Health, Problem> {
     if !run.finalizer(FINALIZER).await? {
-        // Nothing is created without it.
+        // Nothing is created without the finalizer.
         return Ok(run.observe(|_| Looking::default()).await);
     }
     let given = pace.give(cx, settings, wanted)?;
@@ -304,7 +304,7 @@ async fn apply(
     Ok(given.told(health))
 }
 
-/// The names of the pods that serve.
+/// Returns the names of the pods that serve.
 fn nodes(cx: &Context<Memcached>) -> Result<Vec<InternedStr>, Problem> {
     let key = cx.key();
     let pods = cx.store::<Pod>()?.by_index(BY_MEMCACHED, &key.to_string())?;
@@ -312,11 +312,11 @@ fn nodes(cx: &Context<Memcached>) -> Result<Vec<InternedStr>, Problem> {
     Ok(serving.map(|pod| pod.key().name().clone()).collect())
 }
 
-/// Reports that a Memcached is being deleted, before its finalizer is removed. Its children are left to
-/// the garbage collector. This happens even if it is paused: a deletion is never held up.
+/// Reports that a Memcached is being deleted, before its finalizer is removed. The garbage collector deletes
+/// its owned objects. This happens even if it is paused: a pause never delays a deletion.
 ///
 /// # Errors
-/// If it could not be reported.
+/// If the report fails.
 pub async fn finalize(memcached: Arc<Memcached>, cx: Context<Memcached>) -> Result<(), Problem> {
     if finalizing(&memcached, true, Time::now()) == memcached.status {
         return Ok(());
@@ -336,12 +336,11 @@ pub async fn finalize(memcached: Arc<Memcached>, cx: Context<Memcached>) -> Resu
 
 // === Shutdown ===
 
-/// Number of finalizers removed at once.
+/// Number of finalizers removed concurrently.
 const AT_ONCE: usize = 16;
 
-/// Removes the finalizers of all Memcacheds in `namespace` if it is being deleted. Called when the
-/// operator that runs in it ends: they would stay afterwards, and all that they stand for is a
-/// report.
+/// Removes the finalizers of all Memcacheds in `namespace` if it is being deleted. Called when the operator
+/// that runs in this namespace ends, because nobody would remove them afterwards. They only stand for a report.
 pub async fn release(memcacheds: Store<Memcached>, client: Client, namespace: &str) {
     let finalized = |memcached: &Arc<Memcached>| {
         let at = memcached.meta.finalizers.iter().position(|name| name == FINALIZER)?;
@@ -369,8 +368,8 @@ pub async fn release(memcacheds: Store<Memcached>, client: Client, namespace: &s
     futures::stream::iter(all).for_each_concurrent(AT_ONCE, remove).await;
 }
 
-/// Returns whether the API server says that the namespace is being deleted. It is asked by a dry run of
-/// a create, which takes no right that the operator does not have.
+/// Returns whether the API server reports that the namespace is being deleted. The request is a dry run of a
+/// create, which needs no additional permission.
 async fn is_terminating(client: &Client, namespace: &str) -> bool {
     let kind = ServiceSpec::KIND;
     let body = json!({

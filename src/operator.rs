@@ -1,19 +1,17 @@
-//! The process: its commands, what runs in which order, and which controller owns and watches what.
+//! The process: its commands, the order of its parts, and the objects that each controller owns and watches.
 //!
 //! Guarantees
-//! - Without a flag it finds its API server: a kubeconfig on a workstation, the ServiceAccount in
-//!   a pod.
-//! - Each kind waits only for its own informers: one that may not be listed, or whose CRD is
-//!   missing, does not stop the others from working, and it recovers.
-//! - Nothing is reconciled before the initial lists are known, and nothing is written while another
-//!   process leads.
-//! - SIGTERM and SIGINT shut it down in order: no new reconcile begins, those under way finish (within a
-//!   time limit), Events are sent, the lease is released, informers stop. A second signal ends it
-//!   at once.
-//! - If a task that everything depends on dies, the process exits: better restarted than deaf.
+//! - Without a flag, it finds its API server: by a kubeconfig on a workstation, by the ServiceAccount in a pod.
+//! - Each kind waits only for its own informers. If listing one is not permitted, or its CRD is missing, the
+//!   others work, and the kind recovers later.
+//! - Nothing is reconciled before the initial lists are complete, and nothing is written while another process
+//!   leads.
+//! - SIGTERM and SIGINT shut it down in order: no new reconcile begins, running ones finish (within a time
+//!   limit), Events are sent, the lease is released, informers stop. A second signal ends the process at once.
+//! - If an essential task dies, the process exits: a restart is better than a process that receives no events.
 //!
-//! Exit codes of `run`: 0 after an orderly shutdown; 1 could not start, or a task died (the last
-//! line says what); 2 wrong arguments; 130 and 143 after a second SIGINT or SIGTERM.
+//! Exit codes of `run`: 0 after an orderly shutdown; 1 if it could not start or a task died (the last line
+//! reports the cause); 2 for wrong arguments; 130 and 143 after a second SIGINT or SIGTERM.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -39,11 +37,11 @@ use crate::workload::{
     refused,
 };
 
-/// The name of the Lease.
+/// Name of the Lease.
 const LEASE: &str = "workload-operator";
-/// A pod's own namespace, from its ServiceAccount volume.
+/// File with the pod's namespace, in its ServiceAccount volume.
 const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
-/// Time that the process waits, at its end, for threads that something still blocks.
+/// Time for which the process waits, at its end, for blocked threads.
 const LET_GO: Duration = Duration::from_secs(1);
 
 /// Runs the given command.
@@ -68,7 +66,8 @@ pub fn main(cli: Cli) -> ExitCode {
     })
 }
 
-/// Answers a one-off question from a person: no log lines next to the answer.
+/// Runs a command that prints one result for a user. It logs nothing, so that no log lines are mixed with the
+/// result.
 fn asked(answer: impl Future<Output = Result<ExitCode, Error>>) -> Result<ExitCode, Error> {
     let runtime = Builder::new_current_thread().enable_all().build();
     to_its_end(runtime.map_err(Error::Runtime)?, answer)
@@ -87,15 +86,15 @@ fn start(args: RunArgs) -> Result<(), Error> {
     to_its_end(runtime, run(args, spans))
 }
 
-/// Number of threads for this many cores. On a single one, a reconcile that blocks it would stop
-/// the renewals of the Lease and the answers to probes; more than four are idle: the API server is the
-/// limit.
+/// Returns the number of threads for this number of cores. On a single thread, a reconcile that blocks it would
+/// stop the renewals of the Lease and the responses to probes. More than four would be idle, because the API
+/// server is the limit.
 fn threads(cores: usize) -> usize {
     cores.clamp(2, 4)
 }
 
-/// Does all of `work`. A thread that it leaves blocked (by a name lookup, say) is left behind:
-/// dropping a runtime would wait for it, however long that takes.
+/// Completes `work`. A thread that it leaves blocked (for example by a name lookup) is abandoned, because
+/// dropping a runtime would wait for it without a limit.
 fn to_its_end<T>(runtime: Runtime, work: impl Future<Output = T>) -> T {
     let outcome = runtime.block_on(work);
     runtime.shutdown_timeout(LET_GO);
@@ -107,19 +106,19 @@ fn to_its_end<T>(runtime: Runtime, work: impl Future<Output = T>) -> T {
 /// Runs the operator until a signal.
 ///
 /// # Errors
-/// If it cannot start, or if a task that everything depends on dies.
+/// If it cannot start, or if an essential task dies.
 async fn run(mut args: RunArgs, spans: Spans) -> Result<(), Error> {
     all_if_empty(&mut args.workloads.namespaces);
     inherit(&args.workloads.inherited_labels);
     let shutdown = Shutdown::from_signals().map_err(Error::Signals)?;
-    // A credential plugin, for one, may take long.
+    // A credential plugin, for example, can take long.
     tokio::select! {
         program = program(args, spans) => Ok(program?.run(shutdown).await?),
         () = shutdown.requested() => Ok(()),
     }
 }
 
-/// Everything that runs, in the order in which it ends.
+/// Returns all parts of the process, in the order in which they end.
 async fn program(args: RunArgs, spans: Spans) -> Result<Program, Error> {
     let config = args.connection.config().await?;
     let lease = args.leader_elect.then(|| lease(&args)).transpose()?;
@@ -130,8 +129,8 @@ async fn program(args: RunArgs, spans: Spans) -> Result<Program, Error> {
         observer: metrics.clone(),
         ..client::Options::new(IDENTITY)
     };
-    // Of no leader: reviews are answered whoever leads. The others are made of it: a credential
-    // plugin runs once for all.
+    // This client needs no leadership, because every replica answers reviews. The others are made from it, so
+    // that a credential plugin runs only once.
     let ungated = Client::new(config, options.clone())?;
     ungated.log_in().await?;
     let WorkloadArgs { namespaces, memcached_image, .. } = &args.workloads;
@@ -178,8 +177,8 @@ async fn program(args: RunArgs, spans: Spans) -> Result<Program, Error> {
     }))
 }
 
-/// The controllers of `run` with a client of these options, which make every write a dry run. Nothing is
-/// elected, served or exported.
+/// Returns the controllers of `run` with a client that sends every write as a dry run. Nothing is elected,
+/// served or exported.
 async fn dry_run(
     (args, pace): (WorkloadArgs, Pace),
     client: Client,
@@ -206,7 +205,7 @@ fn lease(args: &RunArgs) -> Result<Lease, ConfigError> {
         lease_duration: args.leader_elect_lease_duration,
         renew_deadline: args.leader_elect_renew_deadline,
         retry_period: args.leader_elect_retry_period,
-        // Of a short Lease, the 2 s of the default would leave nothing.
+        // With a short Lease, the default of 2 s would leave no time.
         in_flight: default.in_flight.min(args.leader_elect_lease_duration / 6),
         ..default
     };
@@ -214,13 +213,13 @@ fn lease(args: &RunArgs) -> Result<Lease, ConfigError> {
     Ok(Lease::named(LEASE).namespace(namespace.as_deref().unwrap_or(NAMESPACE)).config(config))
 }
 
-/// The pod's namespace in a cluster, otherwise the first that is watched.
+/// Returns the pod's namespace in a cluster, otherwise the first watched one.
 fn own_namespace(args: &WorkloadArgs) -> Option<String> {
     let own = std::fs::read_to_string(POD_NAMESPACE).ok();
     own.map(|text| text.trim().to_owned()).or_else(|| args.namespaces.first().cloned())
 }
 
-/// The pod's name in a cluster, otherwise the machine's host name.
+/// Returns the pod's name in a cluster, otherwise the machine's host name.
 fn host_name() -> String {
     std::env::var("POD_NAME")
         .ok()
@@ -266,7 +265,7 @@ fn memcached(manager: Manager, args: &WorkloadArgs, pace: Pace, observer: Observ
         })
         .watches::<Pod>(|pod| pod.memcached().into_iter().collect())
         .cleanup(memcached::FINALIZER, memcached::finalize)
-        // If the operator's own namespace is going, it removes finalizers as it ends.
+        // If the operator's own namespace is being deleted, the operator removes finalizers as it ends.
         .on_shutdown("the release of Memcacheds", move |parts| {
             let (memcacheds, client) = (parts.store()?, parts.client());
             Ok(async move {
@@ -297,7 +296,7 @@ fn generic_daemon(manager: Manager, args: &WorkloadArgs, observer: Observer) -> 
     })
 }
 
-/// A controller of a custom resource.
+/// Returns the builder of a custom resource's controller.
 fn custom<V: Custom>(manager: Manager) -> ControllerBuilder<V> {
     manager.controller().conditions(&Type::NAMES).publish_writes().on_error(refused)
 }

@@ -38,11 +38,11 @@ pub(super) fn pod(app: &App) -> PodSpec {
         volumes,
         security_context: fs_group.map(|_| PodSecurity {
             fs_group,
-            // A large volume is not walked through each time.
+            // Otherwise a large volume would be traversed at each start.
             fs_group_change_policy: InternedStr::new("OnRootMismatch"),
             ..PodSecurity::default()
         }),
-        // Without an account of its own, it has nothing to say to the API server.
+        // Without its own ServiceAccount, it does not need the API server.
         automount_service_account_token: app.spec.service_account_name.is_empty().then_some(false),
         enable_service_links: Some(false),
         service_account_name: app.spec.service_account_name.clone(),
@@ -50,13 +50,13 @@ pub(super) fn pod(app: &App) -> PodSpec {
     }
 }
 
-/// The group of the volumes: a user other than root could not write to one that belongs to root.
+/// Returns the group of the volumes. Without it, only root could write to a volume that belongs to root.
 fn fs_group(spec: &Spec) -> Option<i64> {
     let is_needed = spec.security_profile == "Restricted" && !spec.volumes.is_empty();
     spec.fs_group.or(spec.run_as_user.filter(|_| is_needed))
 }
 
-/// A probe as the API server shows it: without a delay of 0.
+/// Returns a probe as the API server stores it: without a delay of 0.
 fn probe(wanted: Option<&Value>) -> Option<Box<Value>> {
     let mut probe = without_empty(wanted?);
     if let Some(fields) = probe.as_object_mut() {
@@ -65,7 +65,7 @@ fn probe(wanted: Option<&Value>) -> Option<Box<Value>> {
     Some(Box::new(probe))
 }
 
-/// The volumes of the pod, and where the container finds them.
+/// Returns the volumes of the pod and the mounts of the container.
 fn volumes(all: &[Value]) -> (Box<[Value]>, Box<[Value]>) {
     const OF_THE_MOUNT: [&str; 2] = ["mountPath", "readOnly"];
     let parts = all.iter().map(without_empty).filter_map(|volume| {
@@ -80,8 +80,8 @@ fn volumes(all: &[Value]) -> (Box<[Value]>, Box<[Value]>) {
     (volumes.into(), mounts.into())
 }
 
-/// Ports on which the container listens, by number and protocol. A target that is a name becomes the name
-/// of a container port with the number of the Service's port.
+/// Returns the ports on which the container listens, by number and protocol. A target that is a name becomes
+/// the name of a container port with the number of the Service's port.
 fn container_ports(ports: &[ServicePort]) -> Box<[ContainerPort]> {
     let mut by_number: BTreeMap<(i32, InternedStr), InternedStr> = BTreeMap::new();
     for port in ports {
@@ -101,7 +101,7 @@ fn container_ports(ports: &[ServicePort]) -> Box<[ContainerPort]> {
         .collect()
 }
 
-/// The port's protocol, or the default of the schema if it has none.
+/// Returns the port's protocol, or the default of the schema if it has none.
 pub(super) fn protocol(port: &ServicePort) -> InternedStr {
     if port.protocol.is_empty() { InternedStr::new("TCP") } else { port.protocol.clone() }
 }

@@ -2,9 +2,9 @@
 //!
 //! Guarantees
 //! - A path is used only if the administrator allows it or a directory above it (`--allowed-host-paths`).
-//! - The container cannot write there, nor to what is mounted below, unless the GenericDaemon says so. (Where
-//!   Kubernetes is older than 1.31, or the node's runtime cannot, what is mounted below is writable.)
-//! - A volume's name follows from its path and type: another order of the list restarts no pod.
+//! - The container cannot write to the directories or to mounts below them, unless the GenericDaemon allows it.
+//!   (Before Kubernetes 1.31, or if the node's runtime lacks the feature, mounts below are writable.)
+//! - A volume's name is derived from its path and type, so another order of the list restarts no pod.
 
 use serde_json::{Value, json};
 
@@ -20,8 +20,8 @@ use crate::workload::{
 /// The container's name.
 const DAEMON: &str = "daemon";
 
-/// A pod without token or privilege escalation, and with the allowed directories of the node only. Which
-/// user the image runs as is its own business: many daemons have to be root.
+/// Returns a pod without token or privilege escalation, and with the allowed directories of the node only. The
+/// image chooses its user, because many daemons must be root.
 pub(super) fn pod(daemon: &GenericDaemon) -> PodSpec {
     let image = &daemon.spec.image;
     let (volumes, volume_mounts) = volumes(&daemon.spec.host_paths);
@@ -56,8 +56,8 @@ pub(super) fn pod(daemon: &GenericDaemon) -> PodSpec {
     }
 }
 
-/// The nodes that have the label. `kubectl get daemonset` shows a node selector, so one is used
-/// where it can express the label.
+/// Returns the requirements for nodes with the label. They are a node selector where it can express the label,
+/// because `kubectl get daemonset` shows it.
 fn nodes(label: Option<&str>) -> (Labels, Option<Affinity>) {
     match label.map(|label| label.split_once('=').ok_or(label)) {
         None => (Labels::default(), None),
@@ -77,7 +77,7 @@ fn nodes(label: Option<&str>) -> (Labels, Option<Affinity>) {
 
 // === Host paths ===
 
-/// Returns why the first path that is not allowed is not, if there is one.
+/// Returns why the first refused path is not allowed, if there is one.
 pub(super) fn refusal(paths: &[HostPath], allowed: &[InternedStr]) -> Option<String> {
     let is_allowed = |path: &str| allowed.iter().any(|directory| is_below(path, directory));
     let refused = paths.iter().find(|entry| !is_allowed(&entry.path))?;
@@ -98,7 +98,7 @@ fn is_below(path: &str, directory: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The volumes of the pod, and where the container finds them, both by name.
+/// Returns the volumes of the pod and the mounts of the container, both by name.
 pub(super) fn volumes(paths: &[HostPath]) -> (Box<[Value]>, Box<[Value]>) {
     let kind = |entry: &HostPath| {
         if entry.kind.is_empty() { InternedStr::new("Directory") } else { entry.kind.clone() }

@@ -1,14 +1,14 @@
-//! The pace of new images: how many Memcacheds get one of the administrator's at a time.
+//! The pace of new images: how many Memcacheds get the administrator's new image at a time.
 //!
 //! Guarantees
-//! - A new image of the administrator's goes to a bounded number of Memcacheds at a time, at least 1, in the order
-//!   of namespace and name. Each counts until all of its pods run the image and are available: an image that does
-//!   not start goes no further than the bound. One whose Deployment cannot be written gives its turn back.
-//! - The others keep the images that their Deployment runs, and say so. All else in their spec applies at once.
-//! - The bound holds for reconciles side by side, and after a restart: the Deployments tell who rolls out.
-//! - Nothing waits that has no cache to lose, or whose pods its user replaces: a new Memcached, one without pods,
-//!   one that adds or removes its exporter. Neither does an image of its own.
-//! - One that is paused takes no turn.
+//! - A bounded number of Memcacheds, at least 1, gets the administrator's new image at a time, in the order of
+//!   namespace and name. Each counts until all of its pods run the image and are available, so an image that
+//!   does not start reaches only these. A Memcached whose Deployment cannot be written returns its turn.
+//! - The others keep the images of their Deployment and report this. The rest of their spec applies at once.
+//! - The bound holds for concurrent reconciles and after a restart: the Deployments show the rollouts.
+//! - A Memcached without a cache to lose does not wait: a new one, and one without pods. The same applies if
+//!   its user replaces the pods by adding or removing the exporter, and to an image of its own.
+//! - A paused Memcached takes no turn.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -27,29 +27,29 @@ use crate::workload::custom_resource::is_paused;
 use crate::workload::health::Health;
 use crate::workload::labels::are_of_same;
 
-/// The pause before one that waits asks again.
+/// Time until a waiting Memcached is reconciled again.
 const AGAIN: Duration = Duration::from_secs(5);
-/// The pause of one that has many before it.
+/// The same time for a Memcached with many before it.
 const LATER: Duration = Duration::from_secs(60);
-/// Time for which one whose Deployment could not be written gets no other turn.
+/// Time without a turn for a Memcached whose Deployment could not be written.
 const REFUSED: Duration = Duration::from_secs(300);
-/// The longest time between two looks at all Memcacheds while some ask.
+/// Maximum time between two scans of all Memcacheds while some wait.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The most Memcacheds that get new images at a time (`--max-image-rollouts`).
+/// Maximum number of Memcacheds that get new images at a time (`--max-image-rollouts`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
-    /// This many.
+    /// A number.
     Number(usize),
-    /// A percentage of those that run an image of the administrator's.
+    /// A percentage of the Memcacheds that run an image of the administrator's.
     Percentage(usize),
 }
 
-/// Gives Memcacheds their turns. Clones share everything.
+/// Grants turns to Memcacheds. Clones share everything.
 #[derive(Debug, Clone, Default)]
 pub struct Pace {
     limit: Limit,
-    /// True if nothing waits, and the turns are only noted.
+    /// True if no Memcached waits, and the turns are only recorded.
     plans: bool,
     turns: Arc<Mutex<Turns>>,
 }
@@ -57,9 +57,9 @@ pub struct Pace {
 /// Images for a reconcile.
 #[derive(Debug)]
 pub(super) struct Given {
-    /// Those that the pods are to run now.
+    /// The images that the pods should run now.
     pub(super) images: Images,
-    /// What it says while it waits for others.
+    /// The message while the Memcached waits for others, and the time until it asks again.
     waits: Option<(String, Duration)>,
 }
 
@@ -68,9 +68,9 @@ pub(super) struct Given {
 pub struct Rollouts {
     /// The new images.
     pub images: BTreeSet<InternedStr>,
-    /// The Memcacheds, in order.
+    /// The Memcacheds, in this order.
     pub order: Vec<ObjectKey>,
-    /// The most of them at a time.
+    /// Maximum number of them at a time.
     pub at_a_time: usize,
 }
 
@@ -79,30 +79,30 @@ pub struct Rollouts {
 enum Standing {
     /// It needs no turn.
     Settled,
-    /// It has the images, and not all of its pods run them.
+    /// It has the images, but not all of its pods run them.
     Rolling,
-    /// It needs a turn; until then it keeps these images.
+    /// It needs a turn, and keeps these images until then.
     Waiting(Images),
 }
 
-/// Images that were applied, and what admission made of them.
+/// Images that were applied, and the images after admission.
 type Admitted = (Images, Images);
 
-/// Turns given and awaited.
+/// Granted and awaited turns.
 #[derive(Debug, Default)]
 struct Turns {
-    /// Time of the last look at all Memcacheds.
+    /// Time of the last scan of all Memcacheds.
     looked: Option<Instant>,
-    /// Number of those that run an image of the administrator's.
+    /// Number of Memcacheds that run an image of the administrator's.
     all: usize,
     rolling: usize,
     waiting: BTreeSet<ObjectKey>,
-    /// Those of the waiting whose turn it is.
+    /// Waiting Memcacheds that have a turn.
     granted: BTreeSet<ObjectKey>,
-    /// Those whose Deployment could not be written, until when they get no turn.
+    /// Memcacheds whose Deployment could not be written, with the time until which they get no turn.
     refused: HashMap<ObjectKey, Instant>,
     admitted: HashMap<ObjectKey, Admitted>,
-    /// The new images of those that asked, for a plan.
+    /// New images of the Memcacheds that asked, for a plan.
     planned: BTreeMap<ObjectKey, Vec<InternedStr>>,
 }
 
@@ -115,7 +115,7 @@ impl Default for Limit {
 }
 
 impl Limit {
-    /// The number of turns at a time, of so many Memcacheds.
+    /// Returns the number of turns at a time, for this number of Memcacheds.
     fn of(self, all: usize) -> usize {
         match self {
             Limit::Number(number) => number.max(1),
@@ -141,17 +141,17 @@ impl std::str::FromStr for Limit {
 // === impl Pace ===
 
 impl Pace {
-    /// Gives so many turns at a time.
+    /// Returns a pace with this limit.
     pub fn new(limit: Limit) -> Pace {
         Pace { limit, ..Pace::default() }
     }
 
-    /// Makes nobody wait, and notes who would.
+    /// Returns a pace that makes no Memcached wait, and records which ones would.
     pub fn plan(limit: Limit) -> Pace {
         Pace { limit, plans: true, ..Pace::default() }
     }
 
-    /// The turns that were noted, if there were any.
+    /// Returns the recorded turns, if there are any.
     pub fn planned(&self) -> Option<Rollouts> {
         let turns = self.turns.lock();
         let images = turns.planned.values().flatten().cloned().collect();
@@ -160,7 +160,7 @@ impl Pace {
         (!order.is_empty()).then_some(Rollouts { images, order, at_a_time })
     }
 
-    /// The images for a reconcile: those that are `wanted` or, until its turn, those that it has.
+    /// Returns the images for a reconcile: the `wanted` ones or, until its turn, the current ones.
     ///
     /// # Errors
     /// If the controller does not declare Memcacheds and their Deployments.
@@ -206,7 +206,7 @@ impl Pace {
         Ok(Given { images: kept, waits: Some((waits, again)) })
     }
 
-    /// Notes that the Deployment of one that was given images could not be written.
+    /// Records that the Deployment of a Memcached with a turn could not be written.
     pub(super) fn refused(&self, key: &ObjectKey) {
         let mut turns = self.turns.lock();
         if turns.granted.remove(key) {
@@ -214,7 +214,7 @@ impl Pace {
         }
     }
 
-    /// Notes the Deployment that a reconcile with these images has made.
+    /// Records the Deployment that a reconcile with these images has applied.
     pub(super) fn applied(&self, key: &ObjectKey, images: &Images, there: &Deployment) {
         let mut turns = self.turns.lock();
         match running(there).filter(|runs| runs != images) {
@@ -227,7 +227,7 @@ impl Pace {
 // === impl Given ===
 
 impl Given {
-    /// The health, which says what it waits for unless something is wrong.
+    /// Returns the health. Unless there is a problem, its message reports the wait.
     pub(super) fn told(&self, health: Health) -> Health {
         match &self.waits {
             Some((waits, _)) if health.trouble().is_none() => {
@@ -237,12 +237,12 @@ impl Given {
         }
     }
 
-    /// The next time to ask.
+    /// Returns when to reconcile again.
     pub(super) fn again(&self) -> Action {
         self.waits.as_ref().map_or(Action::Done, |(_, again)| Action::RequeueAfter(*again))
     }
 
-    /// Returns whether the images are those that are wanted.
+    /// Returns whether the images are the wanted ones.
     pub(super) fn is_final(&self) -> bool {
         self.waits.is_none()
     }
@@ -251,7 +251,7 @@ impl Given {
 // === impl Turns ===
 
 impl Turns {
-    /// Looks at all Memcacheds.
+    /// Scans all Memcacheds.
     fn look(&mut self, cx: &Context<Memcached>, settings: &Settings) -> Result<(), Problem> {
         let deployments = cx.store::<Deployment>()?;
         let all = cx.store::<Memcached>()?.list();
@@ -268,17 +268,17 @@ impl Turns {
         Ok(())
     }
 
-    /// Takes note of all that run an image of the administrator's.
+    /// Records all Memcacheds that run an image of the administrator's.
     fn update(&mut self, found: Vec<(ObjectKey, Standing)>) {
         self.all = found.len();
         self.rolling = found.iter().filter(|(_, is)| *is == Standing::Rolling).count();
         let waiting = found.into_iter().filter(|(_, is)| matches!(is, Standing::Waiting(_)));
         self.waiting = waiting.map(|(key, _)| key).collect();
-        // A turn is over once the Deployment has the images, from when on it is rolling.
+        // A turn ends when the Deployment has the images. From then on it is rolling.
         self.granted.retain(|key| self.waiting.contains(key));
     }
 
-    /// Returns whether it is this one's turn, which is then taken.
+    /// Returns whether this Memcached has a turn, and takes a free one if it is next.
     fn grant(&mut self, key: &ObjectKey, limit: Limit, now: Instant) -> bool {
         let taken = self.rolling + self.granted.len();
         let free = limit.of(self.all).saturating_sub(taken);
@@ -296,7 +296,7 @@ impl Turns {
 // === impl Standing ===
 
 impl Standing {
-    /// The standing of a Memcached with this Deployment; `None` if no image is the administrator's.
+    /// Returns the standing of a Memcached with this Deployment; `None` if no image is the administrator's.
     fn of(
         memcached: &Memcached,
         deployment: Option<&Deployment>,
@@ -322,14 +322,14 @@ impl Standing {
         let kept = kept(spec, &wanted, runs);
         Some(match kept == wanted || is_admitted {
             false => Standing::Waiting(kept),
-            // The first template of all is no change of an image.
+            // The first template is not a change of an image.
             true if there.meta.generation > 1 && !is_complete(there) => Standing::Rolling,
             true => Standing::Settled,
         })
     }
 }
 
-/// Returns whether the Memcached controls a Deployment, or is about to adopt it: its pods run.
+/// Returns whether the Memcached controls a Deployment or is about to adopt it. In both cases its pods run.
 fn is_of(deployment: &Deployment, memcached: &Memcached, wanted: &Images) -> bool {
     let meta = &deployment.meta;
     let is_orphan = || {
@@ -343,14 +343,14 @@ fn has_administrators_exporter(spec: &Spec) -> bool {
     spec.exporter.as_ref().is_some_and(|exporter| exporter.image.is_empty())
 }
 
-/// The images of a Deployment's template.
+/// Returns the images of a Deployment's template.
 fn running(deployment: &Deployment) -> Option<Images> {
     let containers = &deployment.spec.template.spec.containers;
     let of = |name| containers.iter().find(|one| one.name == name).map(|one| one.image.clone());
     Some(Images { memcached: of(MEMCACHED)?, exporter: of(EXPORTER) })
 }
 
-/// The images that it has, but for those of its own.
+/// Returns the current images. An image of its own comes from the spec.
 fn kept(spec: &Spec, wanted: &Images, runs: Images) -> Images {
     let (memcached, exporter) = (wanted.memcached.clone(), wanted.exporter.clone());
     Images {
@@ -359,7 +359,7 @@ fn kept(spec: &Spec, wanted: &Images, runs: Images) -> Images {
     }
 }
 
-/// Returns whether all pods are of the newest template, and available.
+/// Returns whether all pods have the newest template and are available.
 fn is_complete(deployment: &Deployment) -> bool {
     let (status, wanted) = (&deployment.status, deployment.spec.replicas);
     deployment.is_observed()

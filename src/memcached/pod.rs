@@ -11,22 +11,22 @@ use crate::workload::{
     Seccomp,
 };
 
-/// Any non-root user will do; this is the one that people are used to.
+/// Any non-root user works; this is the usual one.
 const USER: i64 = 1001;
-/// The user `nobody`, whom the exporter's image names by name: `runAsNonRoot` asks for a number.
+/// The user `nobody` of the exporter's image. The image names it by name, and `runAsNonRoot` requires a number.
 const NOBODY: i64 = 65534;
-/// The name of the exporter's container.
+/// Name of the exporter's container.
 pub(super) const EXPORTER: &str = "exporter";
-/// The port of the exporter (github.com/prometheus/memcached_exporter), and its name.
+/// Port of the exporter (github.com/prometheus/memcached_exporter), and its name.
 const EXPORTER_PORT: i32 = 9150;
 const METRICS: &str = "metrics";
-/// The memory for items if none is given, in MiB: memcached's own default.
+/// Default memory for items, in MiB, as in memcached.
 const DEFAULT_MEMORY: i128 = 64;
 const MEBIBYTE: i128 = 1 << 20;
-/// The most connections if none are given: memcached's own default.
+/// Default maximum of connections, as in memcached.
 const CONNECTIONS: i128 = 1024;
 
-/// The messages if neither the Memcached nor the administrator names an image.
+/// Messages if neither the Memcached nor the administrator names an image.
 pub(super) const NO_IMAGE: &str =
     "Unable to find MEMCACHED_IMAGE environment variable with the image";
 const NO_EXPORTER_IMAGE: &str =
@@ -35,22 +35,22 @@ const NO_EXPORTER_IMAGE: &str =
 /// The images of the containers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Images {
-    /// That of memcached.
+    /// The image of memcached.
     pub memcached: InternedStr,
-    /// That of the exporter, if the Memcached has one.
+    /// The image of the exporter, if the Memcached has one.
     pub exporter: Option<InternedStr>,
 }
 
 impl Images {
-    /// This image of memcached, and no exporter.
+    /// Returns this image of memcached, without an exporter.
     pub fn of(memcached: &str) -> Images {
         Images { memcached: InternedStr::new(memcached), exporter: None }
     }
 
-    /// The Memcached's own images or the administrator's.
+    /// Returns the Memcached's own images or the administrator's.
     ///
     /// # Errors
-    /// Which environment variable is missing.
+    /// The environment variable that is missing.
     pub fn chosen(spec: &Spec, settings: &Settings) -> Result<Images, &'static str> {
         let chosen = |own: &InternedStr, administrators: &Option<InternedStr>, missing| {
             let named = [Some(own), administrators.as_ref()].into_iter().flatten();
@@ -65,7 +65,7 @@ impl Images {
         })
     }
 
-    /// The images that differ from those of `other`, and the other's.
+    /// Returns the images that differ from those of `other`, and the other's.
     pub(super) fn differences(&self, other: &Images) -> (Vec<InternedStr>, Vec<InternedStr>) {
         let memcached = (Some(&self.memcached), Some(&other.memcached));
         let both = [memcached, (self.exporter.as_ref(), other.exporter.as_ref())];
@@ -75,19 +75,19 @@ impl Images {
 }
 
 impl Spec {
-    /// The port on which an instance listens.
+    /// Returns the port on which an instance listens.
     pub(super) fn port(&self) -> i32 {
         if self.container_port == 0 { DEFAULT_PORT } else { self.container_port }
     }
 
-    /// The memory for items, in MiB.
+    /// Returns the memory for items, in MiB.
     fn memory(&self) -> i128 {
         let bytes = self.memory.as_ref().and_then(Quantity::millis).map(|millis| millis / 1000);
         bytes.map_or(DEFAULT_MEMORY, |bytes| bytes / MEBIBYTE)
     }
 }
 
-/// A pod that Pod Security `restricted` admits.
+/// Returns a pod that Pod Security `restricted` admits.
 pub(super) fn pod(spec: &Spec, images: &Images) -> PodSpec {
     let exporter = images.exporter.as_ref().map(|image| exporter(spec, image));
     PodSpec {
@@ -97,7 +97,7 @@ pub(super) fn pod(spec: &Spec, images: &Images) -> PodSpec {
             seccomp_profile: Some(Seccomp { kind: InternedStr::new("RuntimeDefault") }),
             ..PodSecurity::default()
         }),
-        // Neither talks to the API server.
+        // Neither program calls the API server.
         automount_service_account_token: Some(false),
         enable_service_links: Some(false),
         ..PodSpec::default()
@@ -125,7 +125,7 @@ fn memcached(spec: &Spec, image: &InternedStr) -> Container {
     }
 }
 
-/// Exports the metrics of the instance in the same pod.
+/// Returns the container that exports the metrics of the instance in the same pod.
 fn exporter(spec: &Spec, image: &InternedStr) -> Container {
     let resources = spec.exporter.as_ref().and_then(|exporter| exporter.resources.as_ref());
     Container {
@@ -134,7 +134,7 @@ fn exporter(spec: &Spec, image: &InternedStr) -> Container {
         image_pull_policy: InternedStr::new("IfNotPresent"),
         args: [InternedStr::from(format!("--memcached.address=localhost:{}", spec.port()))].into(),
         ports: [tcp(METRICS, EXPORTER_PORT)].into(),
-        // memcached_exporter 0.16.0 takes 18 MiB, and 3 ms of processor time a scrape (of 500).
+        // memcached_exporter 0.16.0 needs 18 MiB, and 3 ms of processor time per scrape (of 500).
         resources: filled(resources, "10m", (mebibytes(32), mebibytes(64))),
         security_context: Some(Box::new(restricted(NOBODY))),
         ..Container::default()
@@ -149,7 +149,7 @@ fn tcp(name: &str, container_port: i32) -> ContainerPort {
     }
 }
 
-/// The security settings that Pod Security `restricted` asks for.
+/// Returns the security settings that Pod Security `restricted` requires.
 fn restricted(user: i64) -> ContainerSecurity {
     ContainerSecurity {
         run_as_non_root: Some(true),
@@ -166,11 +166,11 @@ fn texts(words: &[&str]) -> Vec<InternedStr> {
     words.iter().map(|word| InternedStr::new(word)).collect()
 }
 
-/// The arguments after the command.
+/// Returns the arguments after the command.
 ///
-/// memcached reads the `-m=64` of the command as `-m 0`, and 1.6 does not start with so little memory
-/// ("Cannot set item size limit higher than 1/2 of memory max"). The last limit given counts, which is this
-/// one; it is in the short form because 1.4 knows no other.
+/// memcached parses the `-m=64` of the command as `-m 0`, and 1.6 does not start with so little memory ("Cannot
+/// set item size limit higher than 1/2 of memory max"). The last limit counts, and this is the last. It has the
+/// short form because 1.4 has no other.
 fn arguments(spec: &Spec) -> Vec<String> {
     let mut arguments = vec!["-m".to_owned(), spec.memory().to_string()];
     let mut add = |option: &str, value: String| arguments.extend([option.to_owned(), value]);
@@ -181,7 +181,7 @@ fn arguments(spec: &Spec) -> Vec<String> {
         add("-t", threads.to_string());
     }
     if !spec.max_item_size.is_empty() {
-        // Of 8Mi, memcached knows 8m.
+        // memcached writes 8Mi as 8m.
         add("-I", format!("{}m", spec.max_item_size.trim_end_matches("Mi")));
     }
     if !spec.options.is_empty() {
@@ -190,20 +190,20 @@ fn arguments(spec: &Spec) -> Vec<String> {
     arguments
 }
 
-/// Resources of an instance. A request of a client takes about 24 µs of processor time, so 100m are 4,000 a second.
-/// There is no limit for the processor, which would only make clients wait.
+/// Returns the resources of an instance. A client's request takes about 24 µs of processor time, so 100m are
+/// 4,000 requests a second. There is no CPU limit, which would only make clients wait.
 fn resources(spec: &Spec) -> Resources {
     let memory = mebibytes(memory_needed(spec));
     filled(spec.resources.as_deref(), "100m", (memory.clone(), memory))
 }
 
-/// The memory that an instance needs, in MiB: 1.2 times that for items, and 64; with more than 1,024 connections,
-/// 2 for each thousand of these.
+/// Returns the memory that an instance needs, in MiB: 1.2 times that for items, and 64. With more than 1,024
+/// connections, it adds 2 for each further thousand.
 ///
-/// Filled with the worst mix of items (the smallest, which make the hash table largest, then a page of each size
-/// class) under 950 busy connections, memcached 1.6.38 takes 116 MiB with 64 MiB for items, 319 with 256 and 1,144 with
-/// 1,024 (1.6.18: 116, 327 and 1,164): tests/contract/real_memcached.rs. Beside the items these are 38 for the classes, 10 for connections, and
-/// for the tables a sixth at most, while the old one is still there.
+/// Measured with the worst mix of items (the smallest, which make the hash table largest, then a page of each
+/// size class) and 950 busy connections, memcached 1.6.38 takes 116 MiB with 64 MiB for items, 319 with 256 and
+/// 1,144 with 1,024 (1.6.18: 116, 327 and 1,164): tests/contract/real_memcached.rs. In addition to the items,
+/// these are 38 for the classes, 10 for connections, and at most a sixth for the tables during growth.
 fn memory_needed(spec: &Spec) -> i128 {
     let more = i128::from(spec.max_connections.unwrap_or(0)) - CONNECTIONS;
     let connections = if more > 0 { (2 * more + 999) / 1000 } else { 0 };
@@ -214,7 +214,7 @@ fn mebibytes(amount: i128) -> Quantity {
     Quantity::new(&format!("{amount}Mi"))
 }
 
-/// The user's resources, and for each that the user left out, a default: requests of CPU and memory, and a limit of
+/// Returns the user's resources with defaults for missing ones: requests of CPU and memory, and a limit of
 /// memory. No default makes a request larger than its limit.
 fn filled(own: Option<&Resources>, cpu: &str, (request, limit): (Quantity, Quantity)) -> Resources {
     let mut all = own.cloned().unwrap_or_default();

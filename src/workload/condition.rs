@@ -12,23 +12,23 @@ use crate::object::InternedStr;
 /// The longest message that the schema allows (metav1.Condition).
 const MAX_MESSAGE: usize = 32768;
 
-/// A condition as it is stored (metav1.Condition).
+/// A stored condition (metav1.Condition).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// Its type, which is its key.
+    /// Type, the key of the list.
     #[serde(rename = "type")]
     pub kind: InternedStr,
     /// True if it holds.
     pub status: Status,
-    /// The generation that it refers to.
+    /// Generation that the condition refers to.
     #[serde(default)]
     pub observed_generation: i64,
     /// Time of the last change of `status`.
     pub last_transition_time: Time,
-    /// Why, in one word.
+    /// Reason, one word.
     pub reason: InternedStr,
-    /// Why, in a sentence.
+    /// Message, a sentence.
     pub message: InternedStr,
 }
 
@@ -39,26 +39,26 @@ pub enum Status {
     True,
     /// It does not hold.
     False,
-    /// It is not known.
+    /// Unknown.
     Unknown,
 }
 
 /// The types of conditions that the operator sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Type {
-    /// The summary: everything is as the spec says.
+    /// The summary: the state matches the spec.
     Ready,
     /// Work is under way. Absent otherwise.
     Reconciling,
-    /// Only a person can help. Absent otherwise.
+    /// Manual action is required. Absent otherwise.
     Stalled,
-    /// It can be used.
+    /// The object can be used.
     Available,
     /// A rollout is running.
     Progressing,
-    /// Something is wrong.
+    /// There is a problem.
     Degraded,
-    /// Kubernetes cannot create the pods (an App has its Deployment's conditions too).
+    /// Kubernetes cannot create the pods. For an App, as its Deployment reports it.
     ReplicaFailure,
 }
 
@@ -66,22 +66,22 @@ pub enum Type {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time(i64);
 
-/// A condition as it should be; its time is decided later.
+/// A desired condition. Its time is decided later.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
-    /// Its type.
+    /// Type.
     pub kind: Type,
     /// True if it holds.
     pub status: Status,
-    /// Why, in one word.
+    /// Reason, one word.
     pub reason: InternedStr,
-    /// Why, in a sentence.
+    /// Message, a sentence.
     pub message: String,
-    /// Since when, if another source says so; otherwise since its status changed.
+    /// Time of the last change, if another source reports it; otherwise derived from the change of `status`.
     pub since: Option<Time>,
 }
 
-/// With metav1.Condition's own bounds, which k8s-openapi's type does not carry.
+/// Adds the bounds of metav1.Condition, which the type of k8s-openapi lacks.
 impl JsonSchema for Condition {
     fn schema_name() -> Cow<'static, str> {
         "Condition".into()
@@ -124,8 +124,8 @@ impl JsonSchema for Condition {
     }
 }
 
-/// The conditions to store: `wanted`, in this order, for `generation`. A time changes only with its
-/// status. Conditions of types that the operator does not set are kept unchanged.
+/// Returns the conditions to store: `wanted`, in this order, for `generation`. A time changes only together
+/// with its status. Conditions of types that the operator does not set are kept unchanged.
 pub(crate) fn merge(
     there: &[Condition],
     wanted: Vec<Wanted>,
@@ -150,7 +150,7 @@ pub(crate) fn merge(
     settled.chain(foreign.cloned()).collect()
 }
 
-/// As much of a message as the schema allows.
+/// Cuts a message at the length that the schema allows.
 fn bounded(message: &str) -> InternedStr {
     let mut end = message.len().min(MAX_MESSAGE);
     while !message.is_char_boundary(end) {
@@ -162,7 +162,7 @@ fn bounded(message: &str) -> InternedStr {
 // === impl Condition ===
 
 impl Condition {
-    /// Returns whether it is of this type.
+    /// Returns whether the condition has this type.
     pub fn is(&self, kind: Type) -> bool {
         self.kind == kind.as_str()
     }
@@ -193,7 +193,7 @@ impl Type {
         names
     };
 
-    /// Its name in the API.
+    /// Returns the name in the API.
     pub const fn as_str(self) -> &'static str {
         match self {
             Type::Ready => "Ready",
@@ -206,7 +206,7 @@ impl Type {
         }
     }
 
-    /// A condition of this type.
+    /// Returns a condition of this type.
     pub fn is(self, status: Status, reason: Reason, message: impl Into<String>) -> Wanted {
         let reason = InternedStr::new(reason.as_str());
         Wanted { kind: self, status, reason, message: message.into(), since: None }
@@ -216,22 +216,22 @@ impl Type {
 // === impl Time ===
 
 impl Time {
-    /// The time `seconds` after the beginning of 1970.
+    /// Returns the time `seconds` after the beginning of 1970.
     pub fn new(seconds: i64) -> Time {
         Time(seconds)
     }
 
-    /// The time this many seconds later.
+    /// Returns the time this many seconds later.
     pub fn plus(self, seconds: i64) -> Time {
         Time(self.0.saturating_add(seconds))
     }
 
-    /// The seconds from `earlier` to this time; 0 if it is not earlier.
+    /// Returns the seconds from `earlier` to this time, at least 0.
     pub fn seconds_since(self, earlier: Time) -> i64 {
         self.0.saturating_sub(earlier.0).max(0)
     }
 
-    /// Now, by the system's clock.
+    /// Returns the time of the system's clock.
     pub fn now() -> Time {
         Time(jiff::Timestamp::now().as_second())
     }
@@ -251,7 +251,7 @@ impl Serialize for Time {
 }
 
 impl<'de> Deserialize<'de> for Time {
-    /// Parses RFC 3339. Anything else becomes 1970: a bad time is no reason to fail.
+    /// Parses RFC 3339. Anything else becomes 1970, because an invalid time must not fail the whole object.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
         struct Parsing;
 

@@ -1,4 +1,4 @@
-//! Containers, their variables and resources.
+//! Containers, their environment variables and resources.
 
 use kube::KubeSchema;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -11,11 +11,11 @@ use crate::schema;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Container {
-    /// Its key.
+    /// Name, the key of the list.
     pub name: InternedStr,
-    /// The image that runs.
+    /// Image.
     pub image: InternedStr,
-    /// Policy of pulling the image.
+    /// Image pull policy.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub image_pull_policy: InternedStr,
     /// The program and its arguments, in place of the image's. Compared as a whole, as in the API.
@@ -30,7 +30,7 @@ pub struct Container {
     /// Environment variables, by name.
     #[serde(skip_serializing_if = "<[EnvVar]>::is_empty")]
     pub env: Box<[EnvVar]>,
-    /// The resources it may use.
+    /// Requests and limits of resources.
     #[serde(skip_serializing_if = "Resources::is_empty")]
     pub resources: Resources,
     /// Condition under which it counts as ready.
@@ -45,10 +45,10 @@ pub struct Container {
     /// Mounts of volumes, by path.
     #[serde(skip_serializing_if = "<[Value]>::is_empty")]
     pub volume_mounts: Box<[Value]>,
-    /// Its security context.
+    /// Security context.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub security_context: Option<Box<ContainerSecurity>>,
-    /// Actions before it ends.
+    /// Actions before the container ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lifecycle: Option<Box<Value>>,
 }
@@ -61,7 +61,7 @@ pub struct ContainerPort {
     pub container_port: i32,
     /// `TCP`, `UDP` or `SCTP`.
     pub protocol: InternedStr,
-    /// A name that a Service may use.
+    /// A name that a Service can use.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub name: InternedStr,
 }
@@ -70,22 +70,22 @@ pub struct ContainerPort {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ContainerSecurity {
-    /// True if the kubelet refuses to run it as root.
+    /// True if the kubelet refuses to run the container as root.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_as_non_root: Option<bool>,
-    /// The user it runs as.
+    /// User ID of the processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_as_user: Option<i64>,
-    /// True if it may gain more rights than it has.
+    /// True if its processes can gain more privileges than they have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow_privilege_escalation: Option<bool>,
-    /// True if it cannot write to its own files.
+    /// True if the container cannot write to its root filesystem.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_only_root_filesystem: Option<bool>,
     /// Linux capabilities.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capabilities: Option<Capabilities>,
-    /// Which system calls are allowed.
+    /// Allowed system calls.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seccomp_profile: Option<Seccomp>,
 }
@@ -93,7 +93,7 @@ pub struct ContainerSecurity {
 /// A seccomp profile.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seccomp {
-    /// `RuntimeDefault`, or another that somebody set.
+    /// `RuntimeDefault`, or another client's choice.
     #[serde(rename = "type", default)]
     pub kind: InternedStr,
 }
@@ -118,7 +118,7 @@ pub struct Capabilities {
 pub struct EnvVar {
     /// Its name: letters, digits, '-', '_' and '.', not a digit first.
     #[schemars(length(max = 256))]
-    // Accepted by every API server: since 1.32 they take any printable ASCII but '=', before that only
+    // Every API server accepts this form. Since 1.32 they accept any printable ASCII but '=', before that only
     // this (k8s.io/apimachinery/pkg/util/validation, IsEnvVarName).
     #[x_kube(validation = (
         "self.matches('^[-._a-zA-Z][-._a-zA-Z0-9]*$') && self != '.' && !self.startsWith('..')",
@@ -192,7 +192,7 @@ pub struct FieldRef {
     /// Which field, for example 'metadata.name'.
     #[schemars(length(max = 512))]
     #[x_kube(validation = schema::field_path())]
-    // As [`prefix_of`], behind the quote.
+    // Like [`prefix_of`], after the quote.
     #[x_kube(validation = (
         "!self.contains('/') || self.indexOf('/') - self.indexOf('[') <= 255",
         "`fieldPath` must have a KEY with at most 253 characters before the '/'",
@@ -204,7 +204,7 @@ pub struct FieldRef {
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(!default)]
-// Divisors of an amount: the schema knows all of them, this rule which belong together.
+// The schema lists all divisors; this rule checks which of them fit the resource.
 #[x_kube(validation = (
     "!has(self.divisor) || (self.resource.endsWith('.cpu') ? type(self.divisor) == int || self.divisor in \
      [dyn(''), dyn('0'), dyn('1'), dyn('1m')] : self.divisor != '1m')",
@@ -251,7 +251,7 @@ pub struct Resources {
 // === impl EnvVar ===
 
 impl Serialize for EnvVar {
-    /// A value is sent even if it is empty, to overwrite what another manager may have put there.
+    /// Sends a value even if it is empty, to overwrite that of another manager.
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         use serde::ser::SerializeMap;
         let mut map = serializer.serialize_map(Some(2))?;
@@ -308,7 +308,7 @@ impl<'de> Deserialize<'de> for Quantities {
     }
 }
 
-/// Reads a zero value as absent: clients in Go and templates write it for what is not set.
+/// Reads a zero value as absent, because clients in Go and templates write it for a field that is not set.
 pub(crate) fn unless_zero<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -317,15 +317,15 @@ where
     Ok(Option::<T>::deserialize(deserializer)?.filter(|value| *value != T::default()))
 }
 
-/// The same of a quantity. `0` stays: the API server shows it.
+/// Reads a quantity like [`unless_zero`]. `0` is kept, because the API server shows it.
 fn divisor<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Quantity>, D::Error> {
     Ok(Option::<Quantity>::deserialize(deserializer)?.filter(|unit| unit.millis().is_some()))
 }
 
-/// The security context of a user's image. Pod Security `restricted` also asks for `runAsNonRoot` and for all
-/// capabilities to be dropped. An image that begins as root, as nginx does, then does not start
-/// (`chown("/var/cache/nginx/client_temp", 101) failed (1: Operation not permitted)`), and only
-/// the image knows which it is. So a user says it by the profile `Restricted`.
+/// Returns the security context of a user's image. Pod Security `restricted` also requires `runAsNonRoot` and
+/// no capabilities. An image that begins as root, as nginx does, then does not start
+/// (`chown("/var/cache/nginx/client_temp", 101) failed (1: Operation not permitted)`). Only the user knows the
+/// needs of the image and can choose the profile `Restricted`.
 pub(crate) fn security(profile: &str, run_as_user: Option<i64>) -> ContainerSecurity {
     let restricted = profile == "Restricted";
     ContainerSecurity {
@@ -337,7 +337,7 @@ pub(crate) fn security(profile: &str, run_as_user: Option<i64>) -> ContainerSecu
     }
 }
 
-/// The policy that the spec names, or `IfNotPresent`, whatever the image's tag is.
+/// Returns the policy in the spec, or `IfNotPresent`, whatever the image's tag is.
 pub(crate) fn pull_policy(named: &InternedStr) -> InternedStr {
     if named.is_empty() { InternedStr::new("IfNotPresent") } else { named.clone() }
 }

@@ -1,6 +1,6 @@
-//! Parts of every custom resource: a status, and switches that a user can set on it.
+//! Parts of every custom resource: a status, and annotations by which users control the operator.
 //!
-//! A view of one serializes as its status, all of it that is compared.
+//! A view serializes as its status, because only the status is compared.
 
 use serde::Serialize;
 
@@ -8,24 +8,24 @@ use super::condition::Condition;
 use super::labels;
 use crate::object::{Keep, Meta, Object, Resource};
 
-/// If set to `true`, nothing is written for the object until the annotation is removed.
+/// Annotation: while it is `true`, the operator writes nothing but the status.
 pub const PAUSED: &str = "workload-operator.example.com/paused";
 
-/// A custom resource, whose status the operator writes.
+/// A custom resource whose status the operator writes.
 pub trait Custom: Resource + Object<Keep = Switches> + Serialize {
-    /// The generation that the status refers to.
+    /// Returns the generation that the status refers to.
     fn observed_generation(&self) -> i64;
 
-    /// The conditions in the status.
+    /// Returns the conditions of the status.
     fn conditions(&self) -> &[Condition];
 
-    /// Returns whether the status is of the spec as it is now.
+    /// Returns whether the status refers to the current spec.
     fn is_observed(&self) -> bool {
         self.observed_generation() == self.meta().generation
     }
 }
 
-/// Implements [`Custom`] for a view with a field `status`, whose type is the `Status` beside it.
+/// Implements [`Custom`] for a view with a field `status` of the type `Status` in its module.
 macro_rules! custom {
     ($view:ident) => {
         impl serde::Serialize for $view {
@@ -47,7 +47,7 @@ macro_rules! custom {
 }
 pub(crate) use custom;
 
-/// Keeps the annotations that are switches, and the labels that children inherit.
+/// Keeps the annotations that control the operator, and the labels that owned objects inherit.
 #[derive(Debug, Clone, Copy)]
 pub enum Switches {}
 
@@ -60,7 +60,7 @@ impl Keep for Switches {
     }
 }
 
-/// Returns whether a person has stopped all writes for the object.
+/// Returns whether a user has paused the object.
 pub(crate) fn is_paused(meta: &Meta<Switches>) -> bool {
     meta.annotations.get(PAUSED).is_some_and(|value| value == "true")
 }

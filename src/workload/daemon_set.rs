@@ -1,4 +1,4 @@
-//! DaemonSets, and their health.
+//! DaemonSets and their health.
 
 use std::time::Duration;
 
@@ -23,15 +23,15 @@ pub type DaemonSet = Child<DaemonSetSpec>;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct DaemonSetSpec {
-    /// Selects its pods. Immutable.
+    /// Selector of the pods. Immutable.
     pub selector: Selector,
-    /// Move from one template to the next.
+    /// How pods of a new template replace the old ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub update_strategy: Option<Box<Value>>,
     /// Seconds for which a pod must be ready before it counts as available.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_ready_seconds: Option<i32>,
-    /// The number of old templates that are kept.
+    /// Number of old templates that are kept.
     pub revision_history_limit: i32,
     /// The template of each pod.
     pub template: PodTemplate,
@@ -43,25 +43,25 @@ pub struct DaemonSetSpec {
 pub struct DaemonSetStatus {
     /// The generation that the status refers to.
     pub observed_generation: i64,
-    /// Nodes where the daemon belongs; `None` until the controller has counted.
+    /// Nodes where the daemon belongs; `None` until the controller has counted them.
     pub desired_number_scheduled: Option<i32>,
-    /// Of these, nodes that have it.
+    /// Of these, nodes that run the daemon.
     pub current_number_scheduled: i32,
-    /// Of these, nodes that have it from the newest template.
+    /// Of these, nodes that run a pod of the newest template.
     pub updated_number_scheduled: i32,
-    /// Nodes that have it although it does not belong there: also those that are lost, since no
-    /// daemon tolerates `node.kubernetes.io/unreachable:NoSchedule`.
+    /// Nodes that run the daemon although it does not belong there. This includes lost nodes, because no daemon
+    /// tolerates `node.kubernetes.io/unreachable:NoSchedule`.
     pub number_misscheduled: i32,
-    /// Nodes where it belongs and is ready.
+    /// Nodes where the daemon belongs and is ready.
     pub number_ready: i32,
-    /// Nodes where it belongs and has been ready for long enough.
+    /// Nodes where the daemon belongs and has been ready for `minReadySeconds`.
     pub number_available: i32,
 }
 
 // === impl DaemonSet ===
 
 impl DaemonSet {
-    /// Returns whether its status refers to its newest generation.
+    /// Returns whether the status refers to the newest generation.
     pub fn is_observed(&self) -> bool {
         self.status.observed_generation >= self.meta.generation
     }
@@ -105,7 +105,7 @@ impl Workload for DaemonSetSpec {
 
     fn progress(child: &DaemonSet) -> [i32; 4] {
         let status = &child.status;
-        // The counts of an older generation are no measure for this one.
+        // The counts of an older generation do not measure the progress of this one.
         if !<DaemonSetSpec as Workload>::is_observed(child) {
             return [i32::MIN; 4];
         }
@@ -141,7 +141,7 @@ impl Workload for DaemonSetSpec {
 // === impl Health ===
 
 impl Health {
-    /// The health of a DaemonSet that is as desired.
+    /// Returns the health of a DaemonSet that is as desired.
     pub fn of_daemon_set(daemon_set: &DaemonSet, context: &Context<'_>) -> Health {
         let status = &daemon_set.status;
         let desired = match status.desired_number_scheduled {
@@ -160,11 +160,11 @@ impl Health {
             }
             return health;
         };
-        // Daemons of an older template are left, and will be replaced.
+        // Daemons of an older template remain and will be replaced.
         let rolling = !is_on_delete(daemon_set)
             && status.updated_number_scheduled < status.current_number_scheduled;
         let completed = context.completed && !rolling;
-        // Of a new generation, too, if the few are all that is left.
+        // Applies to a new generation, too, once only these few nodes are missing.
         if !rolling && is_tolerable(daemon_set) && (completed || context.is_stuck()) {
             return almost_everywhere(daemon_set, desired, &behind, context);
         }
@@ -176,7 +176,7 @@ impl Health {
         let is_due = is_due || lasting.is_some();
         match refused.flatten().or(lasting).or_else(of_pods) {
             Some(trouble) if completed => context.health_of(trouble, true),
-            // A known problem stays until its pods show that it is gone.
+            // A known problem is reported until the pods show that it is solved.
             Some(trouble) if is_due => context.health_of(trouble, false),
             None if completed && waits_until_ready_for_long(daemon_set, desired) => {
                 context.not_ready_for_long(&behind)
@@ -185,7 +185,7 @@ impl Health {
                 rollout: Rollout::Complete,
                 ..Health::new(Level::Degraded, Reason::ReplicasUnavailable, behind)
             },
-            // A node has joined, and no more of the others are ready than before.
+            // A node has joined, and the number of ready nodes has not risen.
             None if known.as_ref().is_some_and(|k| k.reason == Reason::ReplicasUnavailable)
                 && status.number_ready < context.desired_before =>
             {
@@ -195,7 +195,7 @@ impl Health {
             None if context.is_late(longest_idle(daemon_set))
                 && !is_terminating(daemon_set, context) =>
             {
-                // Kubernetes gives a DaemonSet no deadline.
+                // Kubernetes has no deadline for a DaemonSet.
                 let seconds = longest_idle(daemon_set).as_secs();
                 let message = format!("No progress for {seconds} seconds: {behind}");
                 let reason = Reason::ProgressDeadlineExceeded;
@@ -206,26 +206,26 @@ impl Health {
     }
 }
 
-/// Returns whether pods of an older template stay until somebody deletes them.
+/// Returns whether pods of an older template run until a user deletes them.
 fn is_on_delete(daemon_set: &DaemonSet) -> bool {
     let strategy = daemon_set.spec.update_strategy.as_deref();
     strategy.is_some_and(|strategy| strategy["type"] == "OnDelete")
 }
 
-/// Longest time of a rollout without progress: a pod is not available before it has been ready for as long as the
-/// spec says.
+/// Returns the longest time of a rollout without progress. It includes `minReadySeconds`, because a pod is not
+/// available earlier.
 fn longest_idle(daemon_set: &DaemonSet) -> Duration {
     let ready = daemon_set.spec.min_ready_seconds.unwrap_or(0);
     Progress::IDLE_MAX + Duration::from_secs(u64::try_from(ready).unwrap_or(0))
 }
 
-/// Returns whether a pod of the rollout is being deleted, and still has time to end.
+/// Returns whether a pod of the rollout is being deleted and its grace period is not over.
 fn is_terminating(daemon_set: &DaemonSet, context: &Context<'_>) -> bool {
     let grace = context.evidence.terminating().map_or(0, |(_, grace)| grace.unsigned_abs());
     grace > 0 && context.idle < longest_idle(daemon_set) + Duration::from_secs(grace)
 }
 
-/// Returns whether all pods are ready, and nothing but `minReadySeconds` keeps some from being available.
+/// Returns whether all pods are ready, and only `minReadySeconds` keeps some from being available.
 fn waits_until_ready_for_long(daemon_set: &DaemonSet, desired: i32) -> bool {
     let status = &daemon_set.status;
     let all_are_ready = status.number_ready >= desired
@@ -234,13 +234,13 @@ fn waits_until_ready_for_long(daemon_set: &DaemonSet, desired: i32) -> bool {
     all_are_ready && daemon_set.spec.min_ready_seconds.unwrap_or(0) > 0
 }
 
-/// The part that is missing until it is as wanted.
+/// Returns what keeps the DaemonSet from being complete, as text; `None` if nothing.
 fn behind(daemon_set: &DaemonSet, desired: i32) -> Option<String> {
     let status = &daemon_set.status;
     let updated = status.updated_number_scheduled;
     let counts = [
         (status.current_number_scheduled, "have the daemon"),
-        // With OnDelete they come when somebody deletes the old ones.
+        // With OnDelete, new pods are created when a user deletes the old ones.
         (
             if is_on_delete(daemon_set) { desired } else { updated },
             "have the daemon of this generation",
@@ -252,25 +252,25 @@ fn behind(daemon_set: &DaemonSet, desired: i32) -> Option<String> {
     Some(format!("{count} of {desired} nodes {what}"))
 }
 
-/// What is said of pods that stay until somebody deletes them, after their number.
+/// Text after the number of pods that run until a user deletes them.
 const FORMER: &str = " run the former template until deleted";
 
-/// The message without that.
+/// Returns the message without [`FORMER`] and its number.
 fn without_former(message: &str) -> &str {
     let before = message.find(FORMER).and_then(|end| message[..end].rfind("; "));
     before.map_or(message, |at| &message[..at])
 }
 
-/// On this many nodes or more, one in a hundred may be lost or not ready: on 5,000 nodes, one always is.
+/// Number of nodes from which one in a hundred can be lost or not ready: of 5,000 nodes, one always is.
 const MANY: i32 = 100;
 
-/// The number of nodes that may be lost or not ready, of so many.
+/// Returns how many of `nodes` can be lost or not ready.
 fn tolerated(nodes: i32) -> i32 {
     if nodes >= MANY { nodes / 100 } else { 0 }
 }
 
-/// Returns whether the daemon is ready on all nodes but a few of many. Those where it runs and does not belong may be
-/// lost.
+/// Returns whether the daemon is ready on all but a tolerated few nodes. Those that run it although it does not
+/// belong there count as missing, because they can be lost.
 pub(crate) fn is_tolerable(daemon_set: &DaemonSet) -> bool {
     let status = &daemon_set.status;
     let desired = status.desired_number_scheduled.unwrap_or(0);
@@ -285,7 +285,7 @@ pub(crate) fn is_tolerable(daemon_set: &DaemonSet) -> bool {
     missing > 0 && missing.saturating_add(lost) <= tolerated(desired.saturating_add(lost))
 }
 
-/// A daemon that is ready but on a few of many nodes.
+/// Returns the health of a daemon that is ready on all but a few of many nodes.
 fn almost_everywhere(
     daemon_set: &DaemonSet,
     desired: i32,
@@ -308,8 +308,8 @@ fn almost_everywhere(
     Health::ready(Reason::MostNodesReady, message)
 }
 
-/// A daemon that is ready on all nodes where it belongs. A node that is lost, or that a taint closes,
-/// counts as one where it does not belong; if it runs the daemon, it is `misscheduled`.
+/// Returns the health of a daemon that is ready on all nodes where it belongs. Kubernetes does not count lost
+/// and tainted nodes as desired; pods left there are `misscheduled`.
 fn everywhere(daemon_set: &DaemonSet, desired: i32, context: &Context<'_>) -> Health {
     let misscheduled = daemon_set.status.number_misscheduled;
     let message = format!("The daemon is ready on all {desired} nodes where it belongs");
@@ -330,7 +330,7 @@ fn everywhere(daemon_set: &DaemonSet, desired: i32, context: &Context<'_>) -> He
         Answer::Found(_) => {
             let nodes = nodes(daemon_set, context);
             match (nodes.lost(), nodes.tainted()) {
-                // The daemon never was there; or the node is back, and the list is from before.
+                // The daemon never ran on the node, or the node has returned since the list.
                 (Some(lost), _) if misscheduled == 0 => ready(format!("{message}; {lost}")),
                 (Some(lost), _) => {
                     not_reporting(lost, i32::try_from(nodes.lost_count()).unwrap_or(i32::MAX))
@@ -361,7 +361,8 @@ fn everywhere(daemon_set: &DaemonSet, desired: i32, context: &Context<'_>) -> He
     }
 }
 
-/// The health of a daemon that is ready where Kubernetes wants it, with what was found out about its other nodes.
+/// Returns the health of a daemon that is ready where Kubernetes wants it, with the known facts about its other
+/// nodes.
 fn known_of_nodes(context: &Context<'_>, message: String) -> Health {
     let known = context.previous.as_ref().filter(|known| {
         let is_of_nodes = context.label.is_some() && known.reason == Reason::AllNodesReady;
@@ -375,13 +376,13 @@ fn known_of_nodes(context: &Context<'_>, message: String) -> Health {
     }
 }
 
-/// The nodes where the daemon belongs, which were found.
+/// Returns the listed nodes where the daemon belongs.
 fn nodes<'a>(daemon_set: &'a DaemonSet, context: &'a Context<'_>) -> Nodes<'a> {
     let tolerations = &daemon_set.spec.template.spec.tolerations;
     context.evidence.nodes(context.label, tolerations).expect("they were found")
 }
 
-/// A daemon that belongs on no node: no node has its label, or each is lost or closed by a taint.
+/// Returns the health of a daemon that belongs on no node: no node has its label, or each is lost or tainted.
 fn nowhere(daemon_set: &DaemonSet, context: &Context<'_>) -> Health {
     let trouble = |reason, message| {
         context.health_of(Trouble { reason, message, stalls_at_once: false }, context.completed)
@@ -425,7 +426,7 @@ fn nowhere(daemon_set: &DaemonSet, context: &Context<'_>) -> Health {
     }
 }
 
-/// The same, without permission to list nodes: what the pods and the counts show.
+/// Like [`nowhere`], from the pods and the counts, if the operator has no permission to list nodes.
 fn nowhere_visible(daemon_set: &DaemonSet, context: &Context<'_>, none: &str) -> Health {
     let trouble = |reason, message| {
         context.health_of(Trouble { reason, message, stalls_at_once: false }, context.completed)
@@ -459,7 +460,7 @@ fn hint(context: &Context<'_>) -> String {
         if label.contains('=') { label.to_owned() } else { format!("{label}=true") }
     };
     let all = || label.split(',');
-    // A key alone says nothing beside one with a value.
+    // A key alone adds nothing to the same key with a value.
     let says_more = |label: &str| {
         let is_same_key = |other: &str| other.split_once('=').is_some_and(|(key, _)| key == label);
         !all().any(is_same_key)
@@ -468,8 +469,8 @@ fn hint(context: &Context<'_>) -> String {
     format!("; kubectl label node NODE {}", examples.join(" "))
 }
 
-/// The health while the nodes cannot be listed: what the status says about this generation, if it is
-/// one of the reasons that the counts allow; else one that is no better.
+/// Returns the health while the nodes cannot be listed: the reported one, if it is of this generation and the
+/// counts allow its reason; else one that is not better.
 fn kept(context: &Context<'_>, reasons: &[Reason], message: &str) -> Health {
     match context.previous.as_ref().filter(|previous| reasons.contains(&previous.reason)) {
         Some(previous) => previous.clone(),

@@ -1,5 +1,5 @@
-//! Deployments, and their health by the rules of kstatus (sigs.k8s.io/cli-utils, pkg/kstatus) where they are
-//! healthy: Ready means what tools would report for the Deployment itself.
+//! Deployments and their health. A Deployment is ready by the rules of kstatus (sigs.k8s.io/cli-utils,
+//! pkg/kstatus), so Ready means what tools would report for the Deployment itself.
 
 use std::time::Duration;
 
@@ -27,22 +27,22 @@ pub type Deployment = Child<DeploymentSpec>;
 pub struct DeploymentSpec {
     /// The number of pods.
     pub replicas: i32,
-    /// Selects its pods. Immutable.
+    /// Selector of the pods. Immutable.
     pub selector: Selector,
-    /// Move from one template to the next.
+    /// How pods of a new template replace the old ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strategy: Option<Strategy>,
     /// Seconds for which a pod must be ready before it counts as available.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min_ready_seconds: Option<i32>,
-    /// The number of old templates that are kept.
+    /// Number of old templates that are kept.
     pub revision_history_limit: i32,
-    /// Seconds without progress after which its controller reports a failure.
+    /// Seconds without progress after which the Deployment controller reports a failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub progress_deadline_seconds: Option<i32>,
     /// The template of each pod.
     pub template: PodTemplate,
-    /// True if a person has paused its rollouts. Read, and never set.
+    /// True if a user has paused its rollouts. Read, never set.
     #[serde(skip_serializing)]
     pub paused: bool,
 }
@@ -69,7 +69,7 @@ pub struct Strategy {
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(!default)]
-// With neither, no pod could be replaced.
+// With both 0, no pod could be replaced.
 #[x_kube(validation = (
     "!has(self.maxSurge) || !has(self.maxUnavailable) || !(self.maxSurge in [dyn(0), dyn('0%')]) || \
      !(self.maxUnavailable in [dyn(0), dyn('0%')])",
@@ -97,7 +97,7 @@ pub enum Amount {
 }
 
 impl Amount {
-    /// Returns whether it is none.
+    /// Returns whether the amount is zero.
     pub fn is_zero(&self) -> bool {
         match self {
             Amount::Number(number) => *number == 0,
@@ -118,7 +118,7 @@ pub struct DeploymentStatus {
     pub updated_replicas: i32,
     /// Ready pods.
     pub ready_replicas: i32,
-    /// Pods that have been ready for long enough.
+    /// Pods that have been ready for `minReadySeconds`.
     pub available_replicas: i32,
     /// Missing pods.
     pub unavailable_replicas: i32,
@@ -126,39 +126,39 @@ pub struct DeploymentStatus {
     pub conditions: Box<[ChildCondition]>,
 }
 
-/// A condition of a child.
+/// A condition of an owned object.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ChildCondition {
-    /// Its type.
+    /// Type.
     #[serde(rename = "type")]
     pub kind: InternedStr,
     /// True if it holds.
     pub status: Status,
-    /// Why, in one word.
+    /// Reason, one word.
     #[serde(default)]
     pub reason: InternedStr,
-    /// Why, in a sentence.
+    /// Message, a sentence.
     #[serde(default)]
     pub message: InternedStr,
-    /// Since when.
+    /// Time of the last change of `status`.
     #[serde(default)]
     pub last_transition_time: Option<Time>,
 }
 
-/// Old templates that are kept, each with all of the spec's environment, for a look at what ran before. Going back to one
-/// by `kubectl rollout undo` is reverted, so Kubernetes' 10 would be of no use.
+/// Number of old templates that are kept for inspection, each with all of the spec's environment. The operator
+/// reverts `kubectl rollout undo`, so Kubernetes' 10 would be of no use.
 pub const REVISIONS: i32 = 2;
 
 /// Kubernetes' default of `progressDeadlineSeconds` (k8s.io/kubernetes/pkg/apis/apps/v1/defaults.go).
 const DEADLINE: i64 = 600;
 
-/// The reasons of a Deployment's condition Progressing that do not stand for a rollout.
+/// Reasons of a Deployment's condition Progressing while no rollout is running.
 const NO_ROLLOUT: [&str; 2] = ["NewReplicaSetAvailable", "DeploymentPaused"];
 
-/// The deadline of a rollout, if its pods may take longer than Kubernetes' default leaves them: to start by their own
-/// probes, to count as available (Kubernetes refuses a deadline that is not longer than that), and to end before the
-/// first new one comes.
+/// Returns `progressDeadlineSeconds`: 600 s plus the time for startup and readiness probes, `minReadySeconds`
+/// (Kubernetes requires a longer deadline than that) and, for Recreate, the grace period. `None` if nothing is
+/// added.
 pub(crate) fn deadline(spec: &DeploymentSpec) -> Option<i32> {
     let recreates = spec.strategy.as_ref().is_some_and(|strategy| strategy.kind == "Recreate");
     let ending = spec.template.spec.termination_grace_period_seconds.filter(|_| recreates);
@@ -181,14 +181,14 @@ impl ChildSpec for DeploymentSpec {
 }
 
 impl Deployment {
-    /// Returns whether its status refers to its newest generation.
+    /// Returns whether the status refers to the newest generation.
     pub fn is_observed(&self) -> bool {
         self.status.observed_generation >= self.meta.generation
     }
 }
 
 impl DeploymentStatus {
-    /// The condition of this type.
+    /// Returns the condition of this type.
     pub fn condition(&self, kind: &str) -> Option<&ChildCondition> {
         self.conditions.iter().find(|condition| condition.kind == kind)
     }
@@ -205,11 +205,11 @@ impl Workload for DeploymentSpec {
 
     fn progress(child: &Deployment) -> [i32; 4] {
         let status = &child.status;
-        // The counts of an older generation are no measure for this one.
+        // The counts of an older generation do not measure the progress of this one.
         if !child.is_observed() {
             return [i32::MIN; 4];
         }
-        // Old pods that go are progress, too.
+        // The deletion of old pods is progress, too.
         let old = status.replicas - status.updated_replicas;
         [status.updated_replicas, status.ready_replicas, status.available_replicas, -old]
     }
@@ -222,7 +222,7 @@ impl Workload for DeploymentSpec {
 // === impl Health ===
 
 impl Health {
-    /// The health of a Deployment that is as desired.
+    /// Returns the health of a Deployment that is as desired.
     pub fn of_deployment(deployment: &Deployment, context: &Context<'_>) -> Health {
         let status = &deployment.status;
         if let Some(refusal) = refusal(deployment) {
@@ -252,13 +252,13 @@ impl Health {
         if deployment.spec.paused && waits_for_a_template(deployment, context.is_stuck()) {
             return Health::new(Level::Stalled, Reason::RolloutPaused, paused(deployment));
         }
-        // A known problem stays until its pods show that it is gone.
+        // A known problem is reported until the pods show that it is solved.
         let reports = completed || context.is_stuck() || context.known().is_some();
         if let Some(lasting) = context.of_lasting_pods().filter(|_| !reports) {
             return context.health_of(lasting, false);
         }
         match context.of_pods_within(patience(deployment), completed) {
-            // Its probes give it longer to start.
+            // The probes allow a longer start.
             Some(trouble)
                 if trouble.reason == Reason::ContainersNotReady
                     && !completed
@@ -274,8 +274,8 @@ impl Health {
                 rollout: Rollout::Complete,
                 ..Health::new(Level::Degraded, Reason::ReplicasUnavailable, behind)
             },
-            // Kubernetes gives no deadline to a Deployment of which only the size has changed
-            // (k8s.io/kubernetes, pkg/controller/deployment/progress.go, syncRolloutStatus).
+            // Kubernetes applies no deadline if only the size has changed (k8s.io/kubernetes,
+            // pkg/controller/deployment/progress.go, syncRolloutStatus).
             _ if !rolling && context.is_late(patience(deployment)) => {
                 let seconds = patience(deployment).as_secs();
                 let message = format!("No progress for {seconds} seconds: {behind}");
@@ -287,19 +287,19 @@ impl Health {
     }
 }
 
-/// The condition by which the controller reports that it cannot create a ReplicaSet, by a quota or a policy. It
-/// writes that without having observed the newest generation (k8s.io/kubernetes, pkg/controller/deployment/sync.go,
-/// getNewReplicaSet).
+/// Returns the condition by which the controller reports that a quota or a policy does not allow a ReplicaSet.
+/// The controller writes it without observing the newest generation (k8s.io/kubernetes,
+/// pkg/controller/deployment/sync.go, getNewReplicaSet).
 fn refusal(deployment: &Deployment) -> Option<&ChildCondition> {
     let progressing = deployment.status.condition("Progressing");
-    // It stays for a while after the template is one again for which there is a ReplicaSet.
+    // The condition outlives a return to a template that already has a ReplicaSet.
     let is_former = deployment.is_observed() && deployment.status.updated_replicas > 0;
     progressing
         .filter(|_| !is_former)
         .filter(|c| c.status == Status::False && c.reason != "ProgressDeadlineExceeded")
 }
 
-/// Returns whether all pods are ready, and nothing but `minReadySeconds` keeps some from being available.
+/// Returns whether all pods are ready, and only `minReadySeconds` keeps some from being available.
 fn waits_until_ready_for_long(deployment: &Deployment, listed: Option<usize>) -> bool {
     let (status, wanted) = (&deployment.status, deployment.spec.replicas);
     let listed = listed.is_none_or(|listed| usize::try_from(wanted).is_ok_and(|w| listed >= w));
@@ -309,7 +309,7 @@ fn waits_until_ready_for_long(deployment: &Deployment, listed: Option<usize>) ->
     listed && all_are_ready && deployment.spec.min_ready_seconds.unwrap_or(0) > 0
 }
 
-/// Longest time without progress.
+/// Returns the longest time without progress.
 fn patience(deployment: &Deployment) -> Duration {
     let seconds = deployment.spec.progress_deadline_seconds.map_or(DEADLINE, i64::from);
     Duration::from_secs(seconds.unsigned_abs())
@@ -332,15 +332,15 @@ fn paused(deployment: &Deployment) -> String {
     )
 }
 
-/// Returns whether it waits for pods of its newest template, which a paused Deployment does not
-/// get. It does get more pods of the template that it has.
+/// Returns whether the Deployment waits for pods of its newest template, which a paused Deployment does not
+/// create. It does create more pods of its current template.
 fn waits_for_a_template(deployment: &Deployment, stuck: bool) -> bool {
     let status = &deployment.status;
     status.updated_replicas < status.replicas
         || stuck && status.updated_replicas < deployment.spec.replicas
 }
 
-/// Returns whether fewer pods serve than are wanted.
+/// Returns whether fewer pods serve than desired.
 fn is_short(deployment: &Deployment, listed: Option<usize>) -> bool {
     let (status, wanted) = (&deployment.status, deployment.spec.replicas);
     let listed = listed.is_some_and(|listed| usize::try_from(wanted).is_ok_and(|w| listed < w));
@@ -348,7 +348,7 @@ fn is_short(deployment: &Deployment, listed: Option<usize>) -> bool {
     listed || fewest.iter().any(|count| *count < wanted)
 }
 
-/// The part that is missing until the Deployment is as wanted.
+/// Returns what keeps the Deployment from being complete, as text; `None` if nothing.
 fn behind(deployment: &Deployment, listed: Option<usize>) -> Option<String> {
     let (status, wanted) = (&deployment.status, deployment.spec.replicas);
     let share = |n: i32, what: &str| Some(format!("{n} of {wanted} replicas are {what}"));
@@ -364,16 +364,16 @@ fn behind(deployment: &Deployment, listed: Option<usize>) -> Option<String> {
     } else if status.available_replicas < wanted {
         share(status.available_replicas, "available")
     } else if status.unavailable_replicas > 0 {
-        // Counted from the desired size of the ReplicaSets: pods that are still to come, though
-        // no longer wanted, are in no other count.
+        // This count follows the desired size of the ReplicaSets. No other count contains pods that are not
+        // created yet and no longer desired.
         Some(format!("{} surplus replicas are on their way", status.unavailable_replicas))
     } else if status.condition("Progressing").is_some_and(|c| !NO_ROLLOUT.contains(&&*c.reason)) {
         Some("Waiting for the rollout to complete".to_owned())
     } else if status.condition("Available").is_none_or(|c| c.status != Status::True) {
         Some("Waiting for the Deployment to be available".to_owned())
     } else {
-        // The pods are counted separately, because the Deployment's counts lag: Ready promises
-        // that the status lists every pod, and that no more run than are wanted.
+        // The listed pods are counted separately, because the Deployment's counts lag. Ready guarantees that
+        // the status lists every pod, and that no surplus pod runs.
         let listed = listed.filter(|listed| usize::try_from(wanted).is_ok_and(|w| *listed != w));
         listed.map(|listed| format!("{listed} of {wanted} pods are listed in nodes"))
     }

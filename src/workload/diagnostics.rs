@@ -1,21 +1,19 @@
-//! Diagnostic lists: pods, Events and nodes, listed on demand to explain why a workload is not ready.
-//! Nothing of it is watched.
+//! Diagnostic lists: pods, Events and nodes, listed on demand to explain why a workload is not ready. None of
+//! them are watched.
 //!
 //! Guarantees
-//! - A list takes at most [`DEADLINE`], and at most [`AT_ONCE`] run at the same time. A list that
-//!   could not run is answered with [`Answer::Failed`] within half a second, with the time to ask
-//!   again: no worker waits for its turn.
-//! - The process explains at most [`RATE`] workloads a second, after a burst of [`BURST`], whatever
-//!   the number of workloads that are not ready and of their events. An explanation takes one list,
-//!   and at most three: of live pods, of evicted ones, of Events. A workload that has to wait has
-//!   its turn reserved.
-//! - An answer is used again for [`FRESH`], and as long as the child has the same generation. One
-//!   that explains nothing is used for [`UNEXPLAINED`] only, since the cause may be about to show.
-//! - Nodes are listed by the labels that a daemon asks for, one list at a time. All GenericDaemons with the same
-//!   labels share its answer, which is used for longer the more nodes it has ([`OF_EACH_NODE`]).
-//! - Pods and nodes come from the API server's watch cache (`resourceVersion=0`). Events have none.
-//! - After a failed list, no list runs for [`PAUSE`]. After a failed list of nodes, no other list of nodes does, for
-//!   twice as long each time.
+//! - A list takes at most [`DEADLINE`], and at most [`AT_ONCE`] run at the same time. If a list cannot run, the
+//!   result is [`Answer::Failed`] within half a second, with the time of the next attempt.
+//! - The process explains at most [`RATE`] workloads a second, after a burst of [`BURST`], whatever the number
+//!   of workloads that are not ready and of their events. An explanation takes one to three lists: of live
+//!   pods, of evicted pods, of Events. A workload that has to wait reserves the time of its next list.
+//! - A result is used again for [`FRESH`], while the owned object has the same generation. A result that
+//!   explains nothing is used for [`UNEXPLAINED`] only, because the cause can show soon.
+//! - Nodes are listed by the labels that a daemon selects, one list at a time. All GenericDaemons with the same
+//!   labels share the result. The more nodes it has, the longer it is used ([`OF_EACH_NODE`]).
+//! - Pods and nodes come from the API server's watch cache (`resourceVersion=0`). It has no cache of Events.
+//! - After a failed list, no list runs for [`PAUSE`]. After a failed list of nodes, no list of nodes runs for a
+//!   pause that doubles each time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -35,43 +33,43 @@ use super::pod_state::{NodeState, PodState};
 use crate::client::{Client, Error, Page, Scope};
 use crate::object::{InternedStr, Kind, Meta, Nothing, Object, Resource, Uid};
 
-/// The longest time that a list may take.
+/// Maximum duration of a list.
 pub const DEADLINE: Duration = Duration::from_secs(5);
-/// Lists that run at the same time. Fewer than the default number of workers of each controller, so that lists which
-/// hang leave workers for objects that need none.
+/// Maximum number of concurrent lists. It is less than the default number of workers of each controller, so
+/// that lists that hang leave workers for objects that need none.
 pub const AT_ONCE: usize = 2;
 /// Explanations a second.
 pub const RATE: u32 = 10;
-/// Explanations that may follow each other at once after a quiet time.
+/// Explanations that can follow each other at once after an idle time.
 pub const BURST: u32 = 20;
-/// Time for which an answer that explains something is used.
+/// Time for which a result that explains something is used.
 pub const FRESH: Duration = Duration::from_secs(30);
-/// Time for which an answer that explains nothing is used.
+/// Time for which a result that explains nothing is used.
 pub const UNEXPLAINED: Duration = Duration::from_secs(5);
-/// Time without lists after one that failed.
+/// Time without lists after a failed list.
 pub const PAUSE: Duration = Duration::from_secs(5);
-/// The longest time without lists of nodes.
+/// Maximum time without lists of nodes.
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
-/// The longest time that a list of nodes may take: a node is 10 to 15 kB.
+/// Maximum duration of a list of nodes: a node is 10 to 15 kB.
 const DEADLINE_OF_NODES: Duration = Duration::from_secs(30);
-/// Time for which an answer is used beyond [`FRESH`], for each node that it has: 5,000 nodes are listed every five and
+/// Time for which a result is used beyond [`FRESH`], for each node in it: 5,000 nodes are listed every five and
 /// a half minutes.
 pub const OF_EACH_NODE: Duration = Duration::from_millis(60);
-/// Time for which the nodes of a daemon that is well are not listed again.
+/// Time between two lists of the nodes of a daemon without a problem.
 pub const SELDOM: Duration = Duration::from_secs(600);
 
-/// Time for which a worker waits for a list that another worker has begun.
+/// Maximum time for which a worker waits for another worker's list.
 const SOON: Duration = Duration::from_millis(500);
 
-/// The most pods that are kept of a list.
+/// Maximum number of pods that are kept from a list.
 const PODS: usize = 500;
 
-/// An Event that is older than this is of an earlier problem: the DaemonSet controller repeats a
-/// failed creation after at most 1000 s (`DefaultControllerRateLimiter` in client-go,
+/// Age in seconds from which an Event belongs to an earlier problem: the DaemonSet controller repeats a failed
+/// creation after at most 1000 s (`DefaultControllerRateLimiter` in client-go,
 /// util/workqueue/default_rate_limiters.go).
 const OLD_EVENT: i64 = 1_200;
 
-/// The selector of pods that have not ended.
+/// Field selector of the pods that have not ended.
 const LIVE: &str = "status.phase!=Failed,status.phase!=Succeeded";
 
 /// Diagnostic lists of the whole process. Clones share everything.
@@ -85,49 +83,49 @@ pub struct Diagnostics {
 /// The lists that explain a workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ask {
-    /// Its pods.
+    /// The pods.
     Pods,
-    /// Its pods, and the Events that say why some cannot be created.
+    /// The pods, and the Events that report why some cannot be created.
     PodsAndEvents,
-    /// The nodes; its pods, if nodes may not be listed.
+    /// The nodes, or the pods if listing nodes is not permitted.
     Nodes,
 }
 
 #[derive(Debug, Default)]
 struct State {
     bucket: Bucket,
-    /// By the labels that were asked for.
+    /// Entries by node labels.
     nodes: HashMap<String, Entry>,
-    /// Lists of nodes that failed since one succeeded, and until when there are no others.
+    /// Number of lists of nodes that failed since the last success, and the end of the pause.
     nodes_failed: (u32, Option<Instant>),
-    /// By the child's UID.
+    /// Entries by UID of the owned object.
     children: HashMap<Uid, Entry>,
     swept: Option<Instant>,
 }
 
-/// The last answer about one subject.
+/// The last result for one subject.
 #[derive(Debug, Clone, Default)]
 struct Entry {
     generation: i64,
     evidence: Evidence,
-    /// When it came.
+    /// Time of the result.
     since: Option<Instant>,
-    /// Until when it is used.
+    /// Time until which the result is used.
     until: Option<Instant>,
-    /// Its turn, if it had to wait.
+    /// Reserved time of the next list.
     turn: Option<Instant>,
 }
 
 /// A token bucket with reservations.
 #[derive(Debug, Default)]
 struct Bucket {
-    /// The virtual time of the next token; with it in the future, tokens have been reserved.
+    /// Virtual time of the next token. If it is in the future, tokens have been reserved.
     next: Option<Instant>,
     paused_until: Option<Instant>,
 }
 
-/// An Event of the core group: only there can Events be selected, in every supported version, by
-/// the fields that identify their object.
+/// An Event of the core group. Only this group can select Events by the fields that identify their object in
+/// every supported version.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct EventState {
@@ -146,8 +144,8 @@ crate::view!(EventState { meta: Meta<Nothing> }: Kind::namespaced("", "v1", "Eve
 // === impl Bucket ===
 
 impl Bucket {
-    /// Takes a token. If there is none, the next one is reserved: `turn` is when it may be taken, and
-    /// that of an earlier reservation is kept.
+    /// Takes a token. If there is none, reserves the next one and sets `turn` to its time. An earlier
+    /// reservation is kept.
     fn take(&mut self, turn: &mut Option<Instant>, now: Instant) -> Result<(), Instant> {
         if let Some(until) = self.paused_until.filter(|until| now < *until) {
             return Err(turn.map_or(until, |turn| turn.max(until)));
@@ -170,17 +168,17 @@ impl Bucket {
 
 // === impl State ===
 
-/// Knowledge of a subject without a list.
+/// Result of a cache lookup for a subject.
 enum Known {
-    /// A fresh answer, and until when it is.
+    /// A fresh result, and the time until which it is used.
     Fresh(Evidence, Instant),
-    /// None; a list may be sent now.
+    /// No fresh result; a list can be sent now.
     ListNow,
-    /// None, and none may be sent before then.
+    /// No fresh result; no list can be sent before this time.
     Wait(Instant),
 }
 
-/// What an answer is about: a child, by UID and generation, or the nodes with these labels.
+/// The subject of a result: an owned object, by UID and generation, or the nodes with these labels.
 #[derive(Debug, Clone, Copy)]
 enum Subject<'a> {
     Child(Uid, i64),
@@ -201,8 +199,8 @@ impl State {
         }
     }
 
-    /// An answer that may be used now, and until when. One by which all is well, and that is younger than `enough`,
-    /// needs no other.
+    /// Returns a result that can be used now, and the time until which it is used. A result without a problem
+    /// is used for at least `enough`.
     fn fresh(
         &mut self,
         subject: Subject<'_>,
@@ -217,7 +215,7 @@ impl State {
         Some((entry.evidence.clone(), until))
     }
 
-    /// Looks up what is known.
+    /// Looks up a subject in the cache.
     fn look_up(&mut self, subject: Subject<'_>, enough: Duration, now: Instant) -> Known {
         self.sweep(now);
         if let Some((evidence, until)) = self.fresh(subject, enough, now) {
@@ -236,7 +234,7 @@ impl State {
         }
     }
 
-    /// Keeps an answer. One that failed is not kept, and pauses lists.
+    /// Stores a result. A failed result is not stored, and pauses lists.
     fn answered(&mut self, subject: Subject<'_>, evidence: &Evidence, now: Instant) -> Instant {
         let is_of_nodes = matches!(subject, Subject::Nodes(_));
         if evidence.has_failed() {
@@ -266,7 +264,7 @@ impl State {
         until
     }
 
-    /// Removes what has not been asked for lately.
+    /// Removes entries that have not been used lately.
     fn sweep(&mut self, now: Instant) {
         let swept = *self.swept.get_or_insert(now);
         if now.duration_since(swept) < FRESH {
@@ -275,7 +273,7 @@ impl State {
         let is_of_use = |at: Option<Instant>| at.is_some_and(|at| now < at + FRESH);
         self.children.retain(|_, entry| is_of_use(entry.until) || is_of_use(entry.turn));
         self.children.shrink_to_fit();
-        // Those of daemons that are well are asked for again.
+        // Entries of daemons without a problem are used again.
         let is_of_use = |at: Option<Instant>| at.is_some_and(|at| now < at + SELDOM + FRESH);
         self.nodes.retain(|_, entry| is_of_use(entry.until) || is_of_use(entry.turn));
         self.swept = Some(now);
@@ -292,9 +290,9 @@ impl Default for Diagnostics {
 }
 
 impl Diagnostics {
-    /// Returns what explains why `child` is not ready, listed with `client` or before, and when to
-    /// ask again: sooner than [`FRESH`] if the answer explains nothing, or there is none. A daemon belongs on nodes
-    /// with `labels`.
+    /// Returns the evidence of why `child` is not ready, from the cache or listed with `client`, and the time
+    /// of the next list. That is sooner than [`FRESH`] if the evidence explains nothing or a list failed.
+    /// `labels` select the nodes of a daemon.
     pub async fn explain<S: Workload>(
         &self,
         client: &Client,
@@ -314,7 +312,7 @@ impl Diagnostics {
         self.of_child(client, child, ask == Ask::PodsAndEvents).await
     }
 
-    /// Returns the nodes with these labels, listed less than `enough` ago, and when to ask again.
+    /// Returns the nodes with these labels, listed less than `enough` ago, and the time of the next list.
     pub(crate) async fn of_nodes(
         &self,
         client: &Client,
@@ -325,7 +323,7 @@ impl Diagnostics {
         if let Some(known) = self.state.lock().fresh(subject, enough, Instant::now()) {
             return known;
         }
-        // Those that come meanwhile share the answer.
+        // Concurrent callers share the result.
         let Ok(turn) = timeout(SOON, self.nodes.lock()).await else {
             return (Evidence::failed(), Instant::now() + PAUSE);
         };
@@ -346,7 +344,7 @@ impl Diagnostics {
         self.answer(subject, Duration::ZERO, DEADLINE, list).await
     }
 
-    /// Forgets a child that is ready, or gone: its next problem is another one.
+    /// Removes an owned object that is ready or deleted. Its next problem is a new one.
     pub fn forget(&self, child: Uid) {
         self.state.lock().children.remove(&child);
     }
@@ -378,7 +376,8 @@ impl Diagnostics {
 
 // === Lists ===
 
-/// Lists what explains why `child` is not ready, at once. A daemon belongs on nodes with `labels`.
+/// Lists the evidence of why `child` is not ready, without cache or rate limit. `labels` select the nodes of a
+/// daemon.
 pub async fn evidence<S: Workload>(
     client: &Client,
     child: &Child<S>,
@@ -393,7 +392,7 @@ pub async fn evidence<S: Workload>(
     Evidence { nodes, ..Evidence::of_child(client, child, events, Time::now()).await }
 }
 
-/// Lists all pods of `child` that have not ended; none, if they may not be listed.
+/// Lists all pods of `child` that have not ended. Returns none if the list fails.
 pub async fn all_pods<S: Workload>(client: &Client, child: &Child<S>) -> Vec<PodState> {
     let selector = selector_text(child.spec.selector());
     let all = pods(client, child.key().namespace(), &selector, LIVE, |_| true).await;
@@ -401,14 +400,14 @@ pub async fn all_pods<S: Workload>(client: &Client, child: &Child<S>) -> Vec<Pod
 }
 
 impl Evidence {
-    /// Lists that failed.
+    /// Returns the evidence of failed lists.
     pub(crate) fn failed() -> Evidence {
         let (pods, refusal, nodes) = (Answer::Failed, Answer::Failed, Answer::Failed);
         Evidence { pods, refusal, nodes, at: None }
     }
 
-    /// Lists what may show why `child` is not ready, `now`. With `events`, also the newest reason
-    /// why its pods could not be created.
+    /// Lists the pods that can show why `child` is not ready at `now`. With `events`, also lists the newest
+    /// reason why its pods could not be created.
     pub(crate) async fn of_child<S: Workload>(
         client: &Client,
         child: &Child<S>,
@@ -417,7 +416,7 @@ impl Evidence {
     ) -> Evidence {
         let namespace = child.key().namespace();
         let selector = selector_text(child.spec.selector());
-        // A pod that is being deleted may be ready until it ends.
+        // A pod that is being deleted can be ready until it ends.
         let keep = |pod: &PodState| !pod.is_ready() || pod.terminates_within().is_some();
         let pods = pods(client, namespace, &selector, LIVE, keep).await;
         let mut evidence = Evidence { pods: of(pods), at: Some(now), ..Evidence::default() };
@@ -441,7 +440,7 @@ impl Evidence {
         evidence
     }
 
-    /// Lists the nodes with these labels, or all.
+    /// Lists the nodes with these labels, or all nodes.
     pub(crate) async fn of_nodes(client: &Client, labels: Option<&str>) -> Evidence {
         let mut found = Vec::new();
         let each = |node: NodeState| found.push(node);
@@ -465,7 +464,7 @@ fn of<T>(answer: Result<T, Error>) -> Answer<T> {
     }
 }
 
-/// Lists the pods of this selector and these fields, by name; only those to `keep` are kept.
+/// Lists the pods that match the selectors, by name, and keeps those for which `keep` is true.
 pub(crate) async fn pods(
     client: &Client,
     namespace: &InternedStr,
@@ -486,7 +485,7 @@ pub(crate) async fn pods(
     Ok(pods.into())
 }
 
-/// The newest reason why a pod of the child could not be created, if its Events have one.
+/// Returns the newest reason why a pod of `child` could not be created, if its Events report one.
 async fn refusal<S: Workload>(
     client: &Client,
     child: &Child<S>,
@@ -508,8 +507,8 @@ async fn refusal<S: Workload>(
     Ok(recent.map(|(_, event)| without_generated_names(&event.message, child.key().name())))
 }
 
-/// Lists the objects, page by page, or all at once from the watch cache. One that cannot be decoded
-/// is left out.
+/// Lists the objects, page by page, or all at once from the watch cache. Objects that cannot be decoded are
+/// left out.
 async fn list<V: Resource>(
     client: &Client,
     scope: &Scope,
@@ -532,8 +531,8 @@ async fn list<V: Resource>(
     }
 }
 
-/// The message without the endings of pods' names, which differ each time: of `"agent-x7k2p"` it
-/// leaves `"agent-"`.
+/// Returns the message without the suffixes of generated pod names, which differ each time: of `"agent-x7k2p"`
+/// it leaves `"agent-"`.
 fn without_generated_names(message: &str, name: &str) -> String {
     let start = format!("\"{name}-");
     let mut parts = message.split(start.as_str());

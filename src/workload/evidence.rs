@@ -1,9 +1,8 @@
-//! Evidence of why a workload is not ready: the answers to diagnostic lists of its pods, its Events
-//! and the nodes, and what follows from them. Pure.
+//! Evidence of why a workload is not ready: the results of diagnostic lists of its pods, its Events and the
+//! nodes, and the conclusions from them. Pure.
 //!
 //! Guarantees
-//! - A list that failed is not an empty one: whoever reads it keeps the last known cause
-//!   ([`Evidence::of_pods`]).
+//! - A failed list does not count as empty: its readers keep the last known cause ([`Evidence::of_pods`]).
 //! - The same evidence yields the same message, so a repeated list writes no status.
 
 use std::sync::Arc;
@@ -14,8 +13,8 @@ use super::condition::Time;
 use super::pod_state::{NodeState, PodState, Trouble};
 use super::reason::Reason;
 
-/// Maximum time from the eviction of a pod to the scheduling of its replacement, in seconds:
-/// a Deployment's controller creates the new one at once, the scheduler may take a while.
+/// Maximum time from the eviction of a pod to the scheduling of its replacement, in seconds. The replacement is
+/// created at once, but the scheduler can take a while.
 const REPLACED_WITHIN: i64 = 120;
 
 /// Maximum difference between the clocks of two nodes, in seconds.
@@ -24,10 +23,10 @@ const SKEW: i64 = 10;
 /// Maximum time from the scheduling of a never-ready pod to its first report of that, in seconds.
 const FIRST_REPORT: i64 = 60;
 
-/// The most names of nodes in a message.
+/// Maximum number of node names in a message.
 const NAMED: usize = 3;
 
-/// The answer to a diagnostic list.
+/// The result of a diagnostic list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Answer<T> {
     /// The workload needs no such list.
@@ -35,24 +34,24 @@ pub enum Answer<T> {
     NotAsked,
     /// The evidence.
     Found(T),
-    /// The operator may not list it.
+    /// The operator has no permission to list the objects.
     NotPermitted,
     /// The list failed, took too long, or was postponed to limit the rate of lists.
     Failed,
 }
 
-/// The answers to the diagnostic lists of one workload.
+/// The results of the diagnostic lists of one workload.
 #[derive(Debug, Clone, Default)]
 pub struct Evidence {
-    /// Its pods that are not ready or are being deleted, by name; also those that were evicted, if
-    /// nothing else is wrong.
+    /// Pods that are not ready or are being deleted, by name. Evicted pods are included if no other problem is
+    /// found.
     pub pods: Answer<Arc<[PodState]>>,
-    /// Why a DaemonSet's pods cannot be created, if its Events say so. A Deployment has a condition
-    /// for that.
+    /// Why a DaemonSet's pods cannot be created, if its Events report it. A Deployment reports it in a
+    /// condition.
     pub refusal: Answer<Option<String>>,
-    /// The nodes with a daemon's labels, whether it can run there or not.
+    /// Nodes with a daemon's labels, including those where it cannot run.
     pub nodes: Answer<Arc<[NodeState]>>,
-    /// When the pods were listed.
+    /// Time of the list of pods.
     pub at: Option<Time>,
 }
 
@@ -67,7 +66,7 @@ pub struct Nodes<'a> {
 // === impl Answer ===
 
 impl<T> Answer<T> {
-    /// The evidence, if there is any.
+    /// Returns the evidence, if there is any.
     pub fn found(&self) -> Option<&T> {
         match self {
             Answer::Found(found) => Some(found),
@@ -86,10 +85,10 @@ impl Evidence {
             || matches!(self.nodes, Answer::Failed)
     }
 
-    /// Why pods are not ready: the cause that most of them share, with the first pod, by name, that
-    /// has it. The pod that `previous`, the last message, names stays: while one waits to crash
-    /// again, another one runs for a moment. A container that only fails its probe counts if there
-    /// is no other cause, and an eviction after that.
+    /// Returns why pods are not ready: the cause that most of them share, with the first pod by name that has
+    /// it. The pod in `previous`, the last message, takes precedence, because a pod that crashes runs for a
+    /// moment between two crashes. A failing probe counts only if there is no other cause, and an eviction only
+    /// after that.
     pub fn of_pods(&self, previous: Option<&str>) -> Option<Trouble> {
         let pods = self.pods.found()?;
         most_common(pods, PodState::trouble, previous)
@@ -97,19 +96,20 @@ impl Evidence {
             .or_else(|| evicted(pods))
     }
 
-    /// Why pods cannot start that have tried for a while. While others come, that is no cause to wait for.
+    /// Returns why pods cannot start that have tried for a while. Such a cause counts even during progress.
     pub fn of_lasting_pods(&self, previous: Option<&str>) -> Option<Trouble> {
         let (pods, now) = (self.pods.found()?, self.at?);
         let lasting = |pod: &PodState| pod.trouble().filter(|_| pod.lasts(now));
         most_common(pods, lasting, previous)
     }
 
-    /// The first pod, by name, that only its readiness gates keep from being ready. A gate may take minutes to open.
+    /// Returns the first pod, by name, that only its readiness gates keep from being ready. A gate can take
+    /// minutes to open.
     pub fn of_gates(&self) -> Option<Trouble> {
         self.pods.found()?.iter().find_map(PodState::gated)
     }
 
-    /// The names of nodes with pods that are not ready.
+    /// Returns the names of nodes with pods that are not ready.
     pub fn unready_on(&self) -> Option<String> {
         let pods = self.pods.found()?.iter().filter(|pod| !pod.has_ended() && !pod.is_ready());
         let mut nodes: Vec<&str> = pods.filter_map(PodState::node).collect();
@@ -118,14 +118,14 @@ impl Evidence {
         (!nodes.is_empty()).then(|| some(&nodes))
     }
 
-    /// The pod that is being deleted and takes longest, with the seconds that it may take.
+    /// Returns the pod with the longest grace period, in seconds, of those that are being deleted.
     pub fn terminating(&self) -> Option<(&PodState, i64)> {
         let pods = self.pods.found()?.iter();
         let terminating = pods.filter_map(|pod| Some((pod, pod.terminates_within()?)));
         terminating.rev().max_by_key(|(_, grace)| *grace)
     }
 
-    /// The nodes where a daemon with this label and these tolerations belongs, if they could be listed.
+    /// Returns the nodes where a daemon with this label and these tolerations belongs, if they could be listed.
     pub fn nodes<'a>(
         &'a self,
         label: Option<&'a str>,
@@ -143,7 +143,7 @@ fn most_common(
     let found: Vec<(&PodState, Trouble)> =
         pods.iter().filter_map(|pod| Some((pod, cause(pod)?))).collect();
     let count = |reason| found.iter().filter(|(_, trouble)| trouble.reason == reason).count();
-    // Of the same number, the first by name.
+    // Of equally common causes, the first by name.
     let reason = found.iter().rev().max_by_key(|(_, t)| count(t.reason)).map(|(_, t)| t.reason)?;
     let named = |pod: &PodState| {
         previous.is_some_and(|message| message.starts_with(&format!("Pod {} ", pod.name())))
@@ -153,8 +153,8 @@ fn most_common(
     again.or_else(|| of_reason.next()).map(|(_, trouble)| trouble.clone())
 }
 
-/// A pod that was evicted shortly before one that was never ready since was scheduled, to replace
-/// it. Pods that were evicted at another time are left for users to look at.
+/// Returns a pod that was evicted shortly before its replacement was scheduled, if that was never ready. Pods
+/// that were evicted at another time remain for inspection only.
 fn evicted(pods: &[PodState]) -> Option<Trouble> {
     let replacements = pods.iter().filter(|pod| !pod.has_ended() && !pod.is_ready());
     let starting: Vec<Time> = replacements
@@ -179,23 +179,23 @@ fn evicted(pods: &[PodState]) -> Option<Trouble> {
 // === impl Nodes ===
 
 impl Nodes<'_> {
-    /// Returns whether there is none.
+    /// Returns whether there are no nodes.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// The number of nodes that no taint keeps the daemon from.
+    /// Returns the number of nodes that report and have no taint that the daemon does not tolerate.
     pub fn open(&self) -> usize {
         let is_open = |node: &&NodeState| !node.is_lost() && node.taint(self.tolerations).is_none();
         self.all.iter().filter(is_open).count()
     }
 
-    /// The number of nodes that do not report.
+    /// Returns the number of nodes that do not report.
     pub fn lost_count(&self) -> usize {
         self.all.iter().filter(|node| node.is_lost()).count()
     }
 
-    /// A sentence that names the nodes that do not report.
+    /// Returns a sentence that names the nodes that do not report.
     pub fn lost(&self) -> Option<String> {
         let lost: Vec<&str> =
             self.all.iter().filter(|node| node.is_lost()).map(NodeState::name).collect();
@@ -206,7 +206,8 @@ impl Nodes<'_> {
         }
     }
 
-    /// A sentence about the nodes that report and that a taint keeps the daemon from, if there are any.
+    /// Returns a sentence about the nodes that report and have a taint that the daemon does not tolerate, if
+    /// there are any.
     pub fn tainted(&self) -> Option<String> {
         let reporting = self.all.iter().filter(|node| !node.is_lost());
         let kept: Vec<(&str, String)> = reporting
@@ -237,7 +238,7 @@ impl Nodes<'_> {
     }
 }
 
-/// The first few words.
+/// Returns the first few words.
 fn some(words: &[&str]) -> String {
     let more = if words.len() > NAMED { ", …" } else { "" };
     format!("{}{more}", words[..words.len().min(NAMED)].join(", "))

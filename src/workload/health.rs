@@ -1,13 +1,11 @@
-//! Health of a custom resource, computed from its children, and the conditions that report it.
+//! Health of a custom resource, computed from its owned objects, and the conditions that report it.
 //!
-//! One function per type of workload decides: [`Health::of_deployment`] and
-//! [`Health::of_daemon_set`]. The status and the command `status` use the same ones. docs/REASONS.md
-//! has the table of their results, which `health/tests.rs` holds as code.
+//! [`Health::of_deployment`] and [`Health::of_daemon_set`] decide, for the status and for the command `status`.
+//! docs/REASONS.md has the table of their results, and `health/tests.rs` has it as code.
 //!
-//! kstatus, Flux and `kubectl wait` read three conditions: Ready (always present), Reconciling and
-//! Stalled (present only while true, never both). Degraded is True while something is wrong. A
-//! rollout is under way from a change until it has completed once; what happens to the pods after
-//! that is not a rollout.
+//! kstatus, Flux and `kubectl wait` read three conditions: Ready (always present), Reconciling and Stalled
+//! (present only while true, never both). Degraded is True while there is a problem. A rollout is running from
+//! a change until it has completed once. Later changes of the pods are not a rollout.
 
 #[cfg(test)]
 mod tests;
@@ -26,68 +24,68 @@ use crate::client;
 use crate::controller::{Name, Problem};
 use crate::object::Labels;
 
-/// Health of a custom resource or a child.
+/// Health of a custom resource or an owned object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Health {
     /// The level.
     pub level: Level,
     /// The rollout of the workload.
     pub rollout: Rollout,
-    /// Why, in one word.
+    /// Reason, one word.
     pub reason: Reason,
-    /// Why, in a sentence.
+    /// Message, a sentence.
     pub message: String,
-    /// What is wrong with the pods of an object that is paused.
+    /// Problem of the pods of a paused object.
     pub beside: Option<(Reason, String)>,
 }
 
 /// Levels of health. Later ones are worse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Everything is as the spec says.
+    /// The state matches the spec.
     Ready,
-    /// In progress, and nothing is wrong.
+    /// In progress, without a problem.
     Progressing,
-    /// Something is wrong, but it may heal by itself.
+    /// There is a problem that can resolve itself.
     Degraded,
-    /// Only a person can help.
+    /// Manual action is required.
     Stalled,
-    /// A person has stopped all writes.
+    /// A user has paused the object.
     Paused,
 }
 
 /// State of the rollout of a generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rollout {
-    /// It has completed, whatever became of the pods since.
+    /// It has completed once, whatever happened to the pods since.
     Complete,
-    /// It goes on.
+    /// It is running.
     UnderWay,
-    /// It does not go on.
+    /// It has stopped.
     Halted,
 }
 
-/// Longest time that a problem which often resolves itself may last before it is Stalled: the longest pause
-/// between two pulls of an image (`MaxContainerBackOff` in k8s.io/kubernetes, pkg/kubelet).
+/// Time after which a problem that often resolves itself is Stalled: the longest pause between two pulls of an
+/// image (`MaxContainerBackOff` in k8s.io/kubernetes, pkg/kubelet).
 pub(crate) const STALLED_AFTER: Duration = Duration::from_secs(300);
 
-/// Knowledge about a workload beside its own status.
+/// Inputs to the health of a workload, in addition to its own status.
 #[derive(Debug, Default)]
 pub struct Context<'a> {
     /// True if the rollout of this generation has completed before.
     pub completed: bool,
     /// Time since the last progress.
     pub idle: Duration,
-    /// The number of its pods that the status lists, if it lists any.
+    /// Number of pods that the status lists, if it lists any.
     pub listed: Option<usize>,
     /// The label of the nodes where a daemon belongs; all nodes if there is none.
     pub label: Option<&'a str>,
-    /// The number of nodes where the daemon belonged, according to the status.
+    /// Number of nodes where the daemon belonged, according to the status.
     pub desired_before: i32,
     /// Evidence of its pods, Events and nodes.
     pub evidence: Evidence,
-    /// The health that the status reports for this generation. It stays while a diagnostic list fails, and the
-    /// pod that it names is named again.
+    /// The health that the status reports for this generation. It replaces evidence while lists fail, and keeps
+    /// messages naming the same pod.
     pub previous: Option<Health>,
     /// Time since the reason of `previous` last changed.
     pub lasting: Duration,
@@ -95,24 +93,24 @@ pub struct Context<'a> {
 
 /// A type of workload whose health is computed.
 pub trait Workload: ChildSpec {
-    /// Its health, if it is as desired.
+    /// Returns the health of a workload that is as desired.
     fn health(child: &Child<Self>, context: &Context<'_>) -> Health;
 
-    /// Returns whether its status refers to its newest generation.
+    /// Returns whether the status refers to the newest generation.
     fn is_observed(child: &Child<Self>) -> bool;
 
-    /// Counts that grow while a rollout makes progress.
+    /// Returns counts that grow while a rollout makes progress.
     fn progress(child: &Child<Self>) -> [i32; 4];
 
-    /// Selects its pods.
+    /// Returns the selector of the pods.
     fn selector(&self) -> &Labels;
 
-    /// The lists that explain why it is not ready.
+    /// Returns the lists that explain why the workload is not ready.
     fn ask(_: &Child<Self>) -> Ask {
         Ask::Pods
     }
 
-    /// Returns whether its counts alone do not tell whether it is ready.
+    /// Returns whether the counts alone do not show whether the workload is ready.
     fn is_to_be_explained(_: &Child<Self>) -> bool {
         false
     }
@@ -121,19 +119,20 @@ pub trait Workload: ChildSpec {
 // === impl Context ===
 
 impl Context<'_> {
-    /// Returns whether it has made no progress for [`Progress::IDLE_MAX`].
+    /// Returns whether the workload has made no progress for [`Progress::IDLE_MAX`].
     pub(super) fn is_stuck(&self) -> bool {
         self.idle >= Progress::IDLE_MAX
     }
 
-    /// Returns whether it has made no progress for `limit`, or the status says so and none was made since.
+    /// Returns whether the workload has made no progress for `limit`, or the status reports this and none was
+    /// made since.
     pub(super) fn is_late(&self, limit: Duration) -> bool {
         let is_known =
             |known: Trouble| known.reason == Reason::ProgressDeadlineExceeded && self.is_stuck();
         self.idle >= limit || self.known().is_some_and(is_known)
     }
 
-    /// The problem that the status reports, if diagnostic lists show such.
+    /// Returns the problem that the status reports, if diagnostic lists show such problems.
     pub(super) fn known(&self) -> Option<Trouble> {
         let previous = self.previous.as_ref().filter(|previous| previous.reason.is_of_pods())?;
         let (reason, message) = previous.trouble()?;
@@ -141,7 +140,7 @@ impl Context<'_> {
         Some(Trouble { reason, message: message.to_owned(), stalls_at_once })
     }
 
-    /// Why pods are not ready. While their list fails, what the status says about that.
+    /// Returns why pods are not ready. While their list fails, returns the cause in the status.
     pub(super) fn of_pods(&self) -> Option<Trouble> {
         let known = self.known();
         if matches!(self.evidence.pods, Answer::Failed) {
@@ -157,13 +156,13 @@ impl Context<'_> {
         Some(Trouble { message: same.map_or(found.message, |known| known.message), ..found })
     }
 
-    /// Why pods cannot start that have tried for a while.
+    /// Returns why pods cannot start that have tried for a while.
     pub(super) fn of_lasting_pods(&self) -> Option<Trouble> {
         self.evidence.of_lasting_pods(None)
     }
 
-    /// The same of a workload that may take `limit`, with the readiness gates that it then waits for: they may take
-    /// minutes to open, and an eviction before says less.
+    /// Like [`Context::of_pods`], but after `limit` also reports closed readiness gates. They take precedence
+    /// over an eviction, because they can take minutes to open.
     pub(super) fn of_pods_within(&self, limit: Duration, completed: bool) -> Option<Trouble> {
         let is_known =
             |known: Trouble| known.reason == Reason::ContainersNotReady && self.is_stuck();
@@ -175,7 +174,7 @@ impl Context<'_> {
         }
     }
 
-    /// Why a DaemonSet's pods cannot be created.
+    /// Returns why a DaemonSet's pods cannot be created.
     pub(super) fn of_events(&self) -> Option<Trouble> {
         let reason = Reason::ReplicaFailure;
         match &self.evidence.refusal {
@@ -188,7 +187,7 @@ impl Context<'_> {
         }
     }
 
-    /// `first`, and what is known of a pod.
+    /// Returns `first` with the known problem of a pod.
     pub(super) fn with_pod(&self, first: &str) -> String {
         if matches!(self.evidence.pods, Answer::Failed)
             && let Some(known) = self.known().filter(|known| known.message.starts_with(first))
@@ -201,8 +200,8 @@ impl Context<'_> {
         }
     }
 
-    /// The health of a workload whose pods are all ready, but not all for `minReadySeconds`. A pod that crashed
-    /// before can do so again until then.
+    /// Returns the health of a workload whose pods are ready, but not all for `minReadySeconds`. Until then, a
+    /// pod that crashed before can crash again.
     pub(super) fn not_ready_for_long(&self, behind: &str) -> Health {
         match self.known().filter(|known| known.reason.is_of_pods()) {
             Some(known) => self.health_of(known, true),
@@ -215,7 +214,7 @@ impl Context<'_> {
         }
     }
 
-    /// The health of a workload with this problem.
+    /// Returns the health of a workload with this problem.
     pub(super) fn health_of(&self, trouble: Trouble, completed: bool) -> Health {
         let lasts = self.previous.as_ref().is_some_and(|previous| {
             previous.reason == trouble.reason
@@ -236,7 +235,7 @@ impl Context<'_> {
 // === impl Health ===
 
 impl Health {
-    /// A health of this level, without a rollout that goes on.
+    /// Returns a health of this level. Only a level of Progressing has a running rollout.
     pub fn new(level: Level, reason: Reason, message: impl Into<String>) -> Health {
         let rollout = match level {
             Level::Ready => Rollout::Complete,
@@ -246,23 +245,23 @@ impl Health {
         Health { level, rollout, reason, message: message.into(), beside: None }
     }
 
-    /// Everything is as the spec says.
+    /// Returns the health of an object whose state matches the spec.
     pub fn ready(reason: Reason, message: impl Into<String>) -> Health {
         Health::new(Level::Ready, reason, message)
     }
 
-    /// A rollout that goes on.
+    /// Returns the health during a rollout.
     pub fn rolling_out(message: impl Into<String>) -> Health {
         Health::new(Level::Progressing, Reason::RollingOut, message)
     }
 
-    /// A person has stopped all writes. Whether the rollout had `completed` is not forgotten.
+    /// Returns the health of a paused object. It records whether the rollout had `completed`.
     pub fn paused(completed: bool) -> Health {
         let rollout = if completed { Rollout::Complete } else { Rollout::Halted };
         Health { rollout, ..Health::new(Level::Paused, Reason::Paused, Reason::Paused.meaning()) }
     }
 
-    /// The health of an object with a child that is not as desired.
+    /// Returns the health of an object with an owned object that is not as desired.
     pub fn of_problem(problem: &Problem) -> Health {
         let of = |level, reason, message| Health::new(level, reason, message);
         match problem {
@@ -298,7 +297,7 @@ impl Health {
             Problem::Custom { .. } => of(Level::Degraded, Reason::ApiError, problem.to_string()),
             Problem::Call { .. } | Problem::Api(_) => {
                 match problem.api_error().and_then(Reason::of_refusal) {
-                    // Others may give back what counts against it.
+                    // Other objects can release quota.
                     Some(reason @ Reason::QuotaExceeded) => Health {
                         rollout: Rollout::UnderWay,
                         ..of(Level::Degraded, reason, stable(problem))
@@ -310,7 +309,7 @@ impl Health {
         }
     }
 
-    /// The health of a workload that its controller, of this kind, has not observed yet.
+    /// Returns the health of a workload that its controller, of this kind, has not observed yet.
     pub(super) fn unobserved(kind: &str, context: &Context<'_>) -> Health {
         if context.is_late(Progress::IDLE_MAX) {
             let seconds = Progress::IDLE_MAX.as_secs();
@@ -324,7 +323,7 @@ impl Health {
         Health::rolling_out(format!("Waiting for the {kind} controller"))
     }
 
-    /// The health of `object`, which is reported as this; a problem that often goes away is final after
+    /// Returns this health of `object`, as Stalled if a problem that often resolves itself has lasted for
     /// [`STALLED_AFTER`].
     pub(crate) fn aged<V: Custom>(self, object: &V, now: Time) -> Health {
         let same = reported(object).filter(|previous| previous.reason == self.reason);
@@ -339,7 +338,7 @@ impl Health {
         self
     }
 
-    /// The health of a child without a health of its own.
+    /// Returns the health of an owned object that has no health of its own.
     pub fn of_result<T>(child: &Result<T, Problem>) -> Health {
         child
             .as_ref()
@@ -347,8 +346,8 @@ impl Health {
             .map_or_else(|| Health::ready(Reason::AsExpected, ""), Health::of_problem)
     }
 
-    /// The health of a workload together with that of its other child: the worse of the two, and
-    /// the rollout of the workload.
+    /// Returns the worse of the health of a workload and of another owned object, with the rollout of the
+    /// workload.
     pub fn and(self, other: Health) -> Health {
         if other.level > self.level {
             let halted = self.rollout == Rollout::Halted;
@@ -359,13 +358,13 @@ impl Health {
         }
     }
 
-    /// The problem, if there is one.
+    /// Returns the problem, if there is one.
     pub fn trouble(&self) -> Option<(Reason, &str)> {
         matches!(self.level, Level::Degraded | Level::Stalled)
             .then_some((self.reason, &*self.message))
     }
 
-    /// The condition Ready, with Reconciling or Stalled where it applies.
+    /// Returns the condition Ready, with Reconciling or Stalled where they apply.
     pub fn summary(&self) -> Vec<Wanted> {
         let is = |kind: Type, status| kind.is(status, self.reason, &*self.message);
         let under_way = self.rollout != Rollout::Complete || self.level == Level::Progressing;
@@ -381,7 +380,7 @@ impl Health {
         conditions
     }
 
-    /// The condition Degraded.
+    /// Returns the condition Degraded.
     pub fn degraded(&self) -> Wanted {
         let beside = self.beside.as_ref().map(|(reason, message)| (*reason, message.as_str()));
         match self.trouble().or(beside) {
@@ -392,7 +391,7 @@ impl Health {
         }
     }
 
-    /// The condition Progressing.
+    /// Returns the condition Progressing.
     pub fn progressing(&self) -> Wanted {
         let is = |status| Type::Progressing.is(status, self.reason, &*self.message);
         match self.rollout {
@@ -406,8 +405,8 @@ impl Health {
     }
 }
 
-/// Returns whether two messages of the scheduler about one pod differ in numbers only: those of nodes change all the
-/// time (`0/4987 nodes are available: 12 Insufficient cpu.`).
+/// Returns whether two messages of the scheduler about one pod differ in numbers only. Their node counts change
+/// all the time (`0/4987 nodes are available: 12 Insufficient cpu.`).
 fn says_the_same(one: &str, other: &str) -> bool {
     let parts = |message: &str| {
         let (pod, words) = message.split_once(": ").unwrap_or((message, ""));
@@ -417,14 +416,14 @@ fn says_the_same(one: &str, other: &str) -> bool {
     parts(one) == parts(other)
 }
 
-/// The prefix of the annotations in which the operator records what it applied.
+/// Prefix of the annotations in which the operator records its applies.
 const RECORD: &str = "workload-operator.example.com/";
 
-/// The message about a child that somebody keeps changing or, without a field, deleting.
+/// Returns the message about an owned object that another client keeps changing or, without a field, deleting.
 fn contested(Name { kind, key }: &Name, field: Option<&str>) -> String {
     let (plural, kind, name) = (kind.plural, kind.kind, key.name());
     match field {
-        // Nothing else writes it, so --show-managed-fields would name this operator.
+        // No other program writes it, so --show-managed-fields would name this operator.
         Some(field) if field.contains(RECORD) => format!(
             "Another installation of this operator seems to serve this namespace: both write {kind} {name}. Let \
              each namespace be served by one of them"
@@ -441,7 +440,7 @@ fn contested(Name { kind, key }: &Name, field: Option<&str>) -> String {
     }
 }
 
-/// The text of an error of the API server, with what to look at if there was no answer in time.
+/// Returns the text of an error of the API server, with possible causes of a missing response.
 fn unanswered(problem: &Problem) -> String {
     let text = stable(problem);
     match problem.api_error() {
@@ -453,8 +452,8 @@ fn unanswered(problem: &Problem) -> String {
     }
 }
 
-/// The text of an error, the same at each retry: without the local address of a connection, whose
-/// port changes (`read tcp 10.0.0.1:51234->10.0.0.2:443: …`, as Go writes it).
+/// Returns the text of an error, the same at each retry: without the local address of a connection, whose port
+/// changes (`read tcp 10.0.0.1:51234->10.0.0.2:443: …`, as Go writes it).
 fn stable(error: &Problem) -> String {
     let text = error.to_string();
     let mut parts = text.split("->");

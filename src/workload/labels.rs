@@ -1,4 +1,4 @@
-//! The labels that identify the children of a custom resource.
+//! The labels that identify the owned objects of a custom resource.
 
 use std::sync::OnceLock;
 
@@ -16,26 +16,26 @@ const VERSION: &str = "app.kubernetes.io/version";
 const PART_OF: &str = "app.kubernetes.io/part-of";
 const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 const CREATED_BY: &str = "app.kubernetes.io/created-by";
-/// Memcached's users identify their pods by this label and the next.
+/// Users of Memcached identify its pods by this label and by [`MEMCACHED_CR`].
 pub(crate) const APP: &str = "app";
 /// Names the Memcached.
 pub(crate) const MEMCACHED_CR: &str = "memcached_cr";
 
-/// Selects the pods of a Memcached. Like the next two, no other client sets it: the recommended
-/// labels are also those of a Helm release of the same name.
+/// Selects the pods of a Memcached. No other client sets this label or the next two. The recommended labels are
+/// not unique: a Helm release of the same name has them, too.
 pub(crate) const MEMCACHED: &str = "cache.example.com/memcached";
 /// Selects the pods of a GenericDaemon.
 pub(crate) const GENERIC_DAEMON: &str = "mydomain.com/genericdaemon";
 /// Selects the pods of an App.
 pub(crate) const APP_V1: &str = "app.example.com/v1";
 
-/// Labels by which Kubernetes tells the pods of one template from those of another.
+/// Labels by which Kubernetes distinguishes the pods of one template from those of another.
 const OF_KUBERNETES: [&str; 3] =
     ["pod-template-hash", "controller-revision-hash", "pod-template-generation"];
 
-/// The labels of custom resources that their children and pods get, too: keys, and beginnings of keys that end with
-/// `*`. One for the process, because what a view keeps of its metadata ([`Keep`](crate::object::Keep)) is decided by
-/// functions without an argument; it is set once, before anything is read.
+/// Labels of custom resources that owned objects and pods inherit: keys, and prefixes of keys that end with
+/// `*`. It is a static because the functions that decide which metadata a view keeps
+/// ([`Keep`](crate::object::Keep)) have no further argument. It is set once, before anything is read.
 static INHERITED: OnceLock<Box<[String]>> = OnceLock::new();
 
 /// The longest label value (k8s.io/apimachinery/pkg/util/validation, LabelValueMaxLength).
@@ -56,26 +56,26 @@ const OWN: [&str; 11] = [
     MEMCACHED_CR,
 ];
 
-/// The labels of the children of one custom resource.
+/// The labels of the owned objects of one custom resource.
 #[derive(Debug, Clone)]
 pub(crate) struct Identity<'a> {
     /// The kind of workload, such as `memcached`.
     pub kind: &'static str,
-    /// The label that selects the pods; its value is the custom resource's name.
+    /// The label that selects the pods. Its value is the custom resource's name.
     pub label: &'static str,
     /// The custom resource's name.
     pub name: &'a str,
-    /// The image that runs; the version is taken from its tag.
+    /// The image, whose tag is the version.
     pub image: Option<&'a str>,
-    /// Further labels, for people.
+    /// Further labels for users.
     pub more: Vec<(&'static str, &'a str)>,
-    /// Labels of the custom resource that its children get.
+    /// Labels of the custom resource that its owned objects inherit.
     pub inherited: &'a Labels,
 }
 
 impl Identity<'_> {
-    /// The labels of a pod: the operator's own but [`INSTANCE`]. With it, the Service of a Helm release of the same
-    /// name and workload would select the pod, too.
+    /// Returns the labels of a pod: the operator's own without [`INSTANCE`]. With it, the Service of a Helm
+    /// release of the same name and workload would select the pod, too.
     pub(crate) fn pod_labels(&self) -> Labels {
         let labels = self.own();
         labels
@@ -85,12 +85,12 @@ impl Identity<'_> {
             .collect()
     }
 
-    /// The labels of a child.
+    /// Returns the labels of an owned object.
     pub(crate) fn labels(&self) -> Labels {
         union(self.inherited, &self.own())
     }
 
-    /// The labels of a child that the operator chooses.
+    /// Returns the labels that the operator itself sets on an owned object.
     fn own(&self) -> Labels {
         let mut labels = vec![
             (InternedStr::new(self.label), instance(self.name)),
@@ -106,32 +106,32 @@ impl Identity<'_> {
         labels.into_iter().collect()
     }
 
-    /// The label that selects the pods. It never changes for a custom resource, because a selector
-    /// cannot, and no other custom resource in the namespace has the same one.
+    /// Returns the label that selects the pods. It never changes for a custom resource, because a selector is
+    /// immutable. No other custom resource of the namespace has the same one.
     pub(crate) fn selector(&self) -> Labels {
         [(self.label, instance(self.name))].into_iter().collect()
     }
 }
 
-/// Sets which labels are inherited, unless that is set already.
+/// Sets which labels are inherited. A second call has no effect.
 pub(crate) fn inherit(entries: &[String]) {
     drop(INHERITED.set(entries.into()));
 }
 
-/// Returns whether children get the label under `key` of their custom resource.
+/// Returns whether owned objects inherit the label `key` of their custom resource.
 pub(crate) fn is_inherited(key: &str) -> bool {
     INHERITED.get().is_some_and(|entries| entries.iter().any(|entry| covers(entry, key)))
 }
 
-/// Returns whether an entry of `--inherited-labels` is this key, or its beginning.
+/// Returns whether an entry of `--inherited-labels` is this key or a prefix of it.
 fn covers(entry: &str, key: &str) -> bool {
     entry.strip_suffix('*').map_or(entry == key, |beginning| key.starts_with(beginning))
 }
 
-/// Reads an entry of `--inherited-labels`.
+/// Parses an entry of `--inherited-labels`.
 ///
 /// # Errors
-/// If it is none, or covers labels of the operator or of Kubernetes.
+/// If it is invalid, or covers labels of the operator or of Kubernetes.
 pub(crate) fn inheritable(text: &str) -> Result<String, String> {
     let entry = text.trim();
     let beginning = entry.strip_suffix('*');
@@ -152,8 +152,8 @@ pub(crate) fn inheritable(text: &str) -> Result<String, String> {
     }
 }
 
-/// Returns whether `text` is the key of a label: a name of up to 63 characters, and before it perhaps a DNS name and
-/// `/` (k8s.io/apimachinery/pkg/util/validation, IsQualifiedName).
+/// Returns whether `text` is the key of a label: an optional DNS name and `/`, then a name of up to 63
+/// characters (k8s.io/apimachinery/pkg/util/validation, IsQualifiedName).
 fn is_label_key(text: &str) -> bool {
     let ends = |part: &str| part.ends_with(|c: char| c.is_ascii_alphanumeric());
     let name = text.rsplit('/').next().unwrap_or(text);
@@ -171,25 +171,25 @@ fn begins_label_key(text: &str) -> bool {
         domain.len() <= 253 && domain.chars().all(is_dns) && domain.split('.').all(is_part)
     };
     let is_empty = domain.is_some() && name.is_empty();
-    // Without '/', it may be the beginning of a DNS name.
+    // Without '/', the text can be the beginning of a DNS name.
     let longest = if domain.is_none() { 253 } else { MAX_VALUE };
     domain.is_none_or(is_domain)
         && (is_empty || starts(name) && name.chars().all(is_name) && name.len() <= longest)
 }
 
-/// Both; where they differ, that of `own`.
+/// Returns the union of both. Where they differ, `own` takes precedence.
 pub(crate) fn union(others: &Labels, own: &Labels) -> Labels {
     let both = others.iter().filter(|(key, _)| own.get(key).is_none()).chain(own.iter());
     both.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-/// Returns whether the operator sets the label under `key` on its children.
+/// Returns whether the operator sets the label `key` on its owned objects.
 pub(crate) fn is_ours(key: &str) -> bool {
     OWN.contains(&key)
 }
 
-/// Returns whether a child with these labels is one of the custom resource whose children have the labels `wanted`.
-/// The label that selects pods may be missing.
+/// Returns whether an object with the labels `there` belongs to the custom resource whose owned objects have
+/// the labels `wanted`. The label that selects pods can be missing.
 pub(crate) fn are_of_same(there: &Labels, wanted: &Labels) -> bool {
     let is_same = |key: &&str| there.get(key).is_some() && there.get(key) == wanted.get(key);
     let is_other = |key: &&str| there.get(key).is_some() && there.get(key) != wanted.get(key);
@@ -197,20 +197,20 @@ pub(crate) fn are_of_same(there: &Labels, wanted: &Labels) -> bool {
         && ![MEMCACHED, GENERIC_DAEMON, APP_V1].iter().any(is_other)
 }
 
-/// Returns whether these are the labels of a child of some custom resource called `name`.
+/// Returns whether these are the labels of an owned object of any custom resource with this name.
 pub(crate) fn are_of_child(there: &Labels, name: &str) -> bool {
     there.get(MANAGED_BY).is_some_and(|by| by == MANAGER)
         && there.get(INSTANCE).is_some_and(|of| *of == instance(name))
 }
 
-/// `a=b,c=d`, as a HorizontalPodAutoscaler reads it.
+/// Returns the selector as `a=b,c=d`, the form that a HorizontalPodAutoscaler reads.
 pub(crate) fn selector_text(selector: &Labels) -> String {
     let pairs: Vec<_> = selector.iter().map(|(key, value)| format!("{key}={value}")).collect();
     pairs.join(",")
 }
 
-/// The label value for an object of this name: the name itself or, if that is too long, its
-/// beginning and a hash of the whole.
+/// Returns the label value for an object of this name: the name or, if that is too long, its beginning and a
+/// hash of the whole.
 pub(crate) fn instance(name: &str) -> InternedStr {
     if name.len() <= MAX_VALUE {
         return label_value(name);
@@ -220,8 +220,8 @@ pub(crate) fn instance(name: &str) -> InternedStr {
     label_value(&format!("{beginning}-{hash}"))
 }
 
-/// The label value for the version of an image: its tag, else the beginning of its digest, else
-/// `latest`, as for the container runtime.
+/// Returns the label value for the version of an image: its tag, else the beginning of its digest, else
+/// `latest`, as the container runtime does.
 fn version(image: &str) -> InternedStr {
     let (name, digest) = match image.split_once('@') {
         Some((name, digest)) => (name, Some(digest)),
@@ -231,7 +231,7 @@ fn version(image: &str) -> InternedStr {
     label_value(tag.filter(|tag| !tag.is_empty()).or(digest).unwrap_or("latest"))
 }
 
-/// `text` with characters that no label value may have left out or replaced by `-`.
+/// Returns `text` as a label value: invalid characters are replaced by `-`, or removed at both ends.
 fn label_value(text: &str) -> InternedStr {
     let allowed = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
     let value: String = text.chars().map(allowed).take(MAX_VALUE).collect();
@@ -239,8 +239,8 @@ fn label_value(text: &str) -> InternedStr {
     InternedStr::new(if value.is_empty() { "unknown" } else { value })
 }
 
-/// FNV-1a, 64 bit: stable across releases and machines, unlike the standard library's hasher.
-/// Constants from <http://www.isthe.com/chongo/tech/comp/fnv/>.
+/// Returns the 64-bit FNV-1a hash, which is stable across releases and machines, unlike the hash of the
+/// standard library. Constants from <http://www.isthe.com/chongo/tech/comp/fnv/>.
 pub(crate) fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)

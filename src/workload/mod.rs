@@ -1,26 +1,25 @@
-//! The parts that the three kinds share: their children, how healthy these are, and how that is reported.
+//! The parts that the three kinds share: their owned objects, the health of these, and the report of it.
 //!
 //! Guarantees
-//! - The same types are decoded from the wire, compared with the desired state, and sent: what is
-//!   sent is what is compared. Only fields that the operator can set, or that conflict with those, are
-//!   in them. An injected sidecar, a field that the API server fills in, or a foreign annotation is
-//!   neither compared nor sent.
-//! - Children are written by [`Context::ensure_with`](crate::manager::Context::ensure_with), the status by
-//!   [`Context::patch_status`](crate::manager::Context::patch_status): these compare, and have the
-//!   guarantees about other owners' objects and other managers' fields.
-//! - Health is computed in one place, [`Health`], from the children and, while they are not ready, from
-//!   evidence that is listed on demand. Ready is True only when the children have finished rolling out this
-//!   generation, by the rules that tools apply to them. The status root and the conditions always refer
-//!   to the same generation.
+//! - The same types are decoded from the wire, compared with the desired state and sent. They contain only
+//!   fields that the operator can set, and fields that conflict with those. An injected sidecar, a field that
+//!   the API server fills in and another manager's annotation are neither compared nor sent.
+//! - Owned objects are written by [`Context::ensure_with`](crate::manager::Context::ensure_with), the status by
+//!   [`Context::patch_status`](crate::manager::Context::patch_status). Both compare before they write, and
+//!   protect the objects of other owners and the fields of other managers.
+//! - Health is computed in one place, [`Health`], from the owned objects and, while they are not ready, from
+//!   evidence that is listed on demand. Ready is True only when the owned objects have finished rolling out
+//!   this generation, by the rules that tools apply to them. The status root and the conditions always refer to
+//!   the same generation.
 //!
-//! Each kind is one file beside this module, read from top to bottom: the view, the children and the status
-//! (pure), then reconcile.
+//! Each kind is one file next to this module. Its order is: the view, the owned objects and the status (pure),
+//! then reconcile.
 
 pub(crate) mod reason;
 pub(crate) mod condition;
 pub(crate) mod custom_resource;
 pub(crate) mod labels;
-// Children.
+// Owned objects.
 pub(crate) mod child;
 pub(crate) mod container;
 pub(crate) mod pod_template;
@@ -80,5 +79,5 @@ pub const GENERIC_DAEMON: Kind =
     Kind::namespaced("mydomain.com", "v1beta1", "GenericDaemon", "genericdaemons");
 /// The kind of [`App`](crate::app::App).
 pub const APP: Kind = Kind::namespaced("app.example.com", "v1", "App", "apps");
-/// The custom resources, each of which may own children.
+/// The custom resources.
 pub const KINDS: [Kind; 3] = [MEMCACHED, GENERIC_DAEMON, APP];

@@ -1,4 +1,4 @@
-//! Observes a workload: its health, and when to look again.
+//! Observes a workload: its health, and the time of the next observation.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,25 +14,25 @@ use super::reason::Reason;
 use crate::client::Client;
 use crate::controller::Action;
 
-/// Shortest interval of looking at the pods of a rollout that makes progress, and at the nodes of a daemon that is well,
-/// but belongs on fewer nodes than have its label, or on none: nodes are not watched.
+/// Minimum interval between lists of the pods of a rollout that makes progress, and of the nodes of a daemon
+/// that belongs on fewer nodes than have its label, or on none. Nodes are not watched.
 const OFTEN: Duration = Duration::from_secs(60);
 
-/// Time for which a problem without a cause is looked at again and again; then as often as any other.
+/// Time for which a problem without a known cause is listed whenever the evidence expires.
 const EARLY: Duration = Duration::from_secs(60);
 
-/// A kind's knowledge about its workload.
+/// Inputs of the kind to the health: listed pods, node label, former counts.
 #[derive(Debug, Default)]
 pub(crate) struct Looking<'a> {
-    /// The number of its pods that the status lists, if it lists any.
+    /// Number of pods that the status lists, if it lists any.
     pub(crate) listed: Option<usize>,
     /// The label of the nodes where a daemon belongs.
     pub(crate) label: Option<&'a str>,
-    /// The number of nodes where the daemon belonged, according to the status.
+    /// Number of nodes where the daemon belonged, according to the status.
     pub(crate) desired_before: i32,
-    /// True if it belongs on more nodes now, so that a rollout begins.
+    /// True if the daemon belongs on more nodes now, so that a rollout begins.
     pub(crate) grown: bool,
-    /// The number of its nodes: lists of many are rare.
+    /// Number of its nodes. The more nodes, the rarer the lists.
     pub(crate) nodes: u32,
 }
 
@@ -46,17 +46,18 @@ pub struct Observer {
 // === impl Observer ===
 
 impl Observer {
-    /// Lists with `diagnostics` what the workloads' own statuses do not show.
+    /// Creates an observer, which uses `diagnostics` for what the workloads' own statuses do not show.
     pub fn new(diagnostics: Diagnostics) -> Observer {
         Observer { progress: Arc::default(), diagnostics }
     }
 
-    /// The health of `object`'s workload `child`, which is as desired, and when to look again.
+    /// Returns the health of `object`'s workload `child`, which is as desired, and the time of the next
+    /// observation.
     ///
-    /// Pods, Events and nodes are listed only if the workload is not ready although its rollout had
-    /// completed, has made no progress for a while, or is reported as failing, and if a daemon runs
-    /// on nodes where it does not belong. One that is ready costs no request, and needs no other
-    /// look, but for a daemon: the nodes with its label are listed now and then.
+    /// Pods, Events and nodes are listed only if the workload is not ready after a completed rollout, has made
+    /// no progress for a while, or is reported as failing, or if a daemon runs on nodes where it does not
+    /// belong. A ready workload costs no request, except that the nodes with a daemon's label are listed now
+    /// and then.
     pub(crate) async fn observe<V: Custom, S: Workload>(
         &self,
         client: &Client,
@@ -83,7 +84,7 @@ impl Observer {
             let again = Action::RequeueAfter(Progress::next(context.idle));
             return (S::health(child, &context), again);
         }
-        // Nothing but time is missing; the child's status changes when it is over.
+        // Only time is missing. The owned object's status changes when it is over.
         if first.level == Level::Progressing && first.rollout == Rollout::Complete {
             return (first, Action::Done);
         }
@@ -107,7 +108,7 @@ impl Observer {
         let is_known = known.is_some_and(|known| known.reason.is_of_pods());
         let is_quiet = !is_known && context.idle < Progress::IDLE_MAX;
         if goes_on && !unclear && is_quiet && !self.progress.is_look_due(uid, often, now) {
-            // A deployment that is paused is known to be so only after a while.
+            // Only after a while is a paused Deployment known to be paused.
             return (S::health(child, &context), again);
         }
         let ask = S::ask(child);
@@ -126,8 +127,9 @@ impl Observer {
         (health, sooner(again, next))
     }
 
-    /// The health of a daemon that is ready where Kubernetes wants it, with the nodes that have its label and that it
-    /// cannot run on, and when to look again. Nodes that are closed from the start are in no count.
+    /// Returns the health of a daemon that is ready where Kubernetes wants it, with the nodes that have its
+    /// label but cannot run it, and the time of the next observation. Nodes that were closed from the start are
+    /// in no count.
     async fn nodes_with_the_label<S: Workload>(
         &self,
         client: &Client,
@@ -143,14 +145,14 @@ impl Observer {
         (health, Action::RequeueAfter(wait.max(Duration::from_millis(100))))
     }
 
-    /// Returns the wait until a status may be written that differs from the last one in counts only.
+    /// Returns the wait until the operator can write a status that differs from the last one only in counts.
     pub(crate) fn wait_to_count<V: Custom>(&self, object: &V) -> Option<Duration> {
         self.progress.wait_to_count(object.uid(), Instant::now())
     }
 }
 
-/// Returns the next look because of the evidence, which is to be asked for again after `fresh`; at what is well, it is
-/// after `often`.
+/// Returns the next observation that the evidence requires. The evidence expires after `fresh`; a workload
+/// without a problem is observed again after `often`.
 fn next(health: &Health, context: &Context<'_>, fresh: Duration, often: Duration) -> Action {
     if context.evidence.has_failed() {
         return Action::RequeueAfter(fresh.max(Duration::from_millis(100)));

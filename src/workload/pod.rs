@@ -1,4 +1,4 @@
-//! Pods, of which only metadata is read.
+//! Metadata of pods.
 
 use serde::Deserialize;
 
@@ -7,14 +7,14 @@ use crate::client::Scope;
 use crate::object::{InternedStr, Keep, Kind, Meta, ObjectKey};
 use crate::store::Index;
 
-/// The label with the suffix that a pod's ReplicaSet has after the Deployment's name.
+/// Label with the suffix of the pod's ReplicaSet, after the Deployment's name.
 const TEMPLATE_HASH: &str = "pod-template-hash";
 
-/// Selects by fields the pods that have not ended: one that has no longer counts as a replica of its
-/// Deployment (k8s.io/kubernetes/pkg/controller, IsPodActive).
+/// Field selector of the pods that have not ended. Others do not count as replicas of their Deployment
+/// (k8s.io/kubernetes/pkg/controller, IsPodActive).
 const NOT_ENDED: &str = "status.phase!=Failed,status.phase!=Succeeded";
 
-/// The index of [`Pod`]s by the Memcached they serve: `namespace/name`.
+/// Name of the index of [`Pod`]s by their Memcached: `namespace/name`.
 pub const BY_MEMCACHED: &str = "memcached";
 
 /// A pod's metadata.
@@ -25,27 +25,27 @@ pub struct Pod {
     pub meta: Meta<PodLabels>,
 }
 
-/// Keeps the labels that tell what a pod belongs to.
+/// Keeps the labels that identify the owner of a pod.
 #[derive(Debug, Clone, Copy)]
 pub enum PodLabels {}
 
 // === impl Pod ===
 
 impl Pod {
-    /// The pods of all Memcacheds that run or may still run. An evicted pod stays for people to
-    /// inspect while its ReplicaSet makes another; metadata alone cannot tell the two apart. A
-    /// watch with this scope sees a pod that ends as deleted.
+    /// Returns the scope of the pods of all Memcacheds that have not ended. An evicted pod remains for
+    /// inspection while its ReplicaSet creates another, and metadata alone cannot distinguish the two. A watch
+    /// with this scope reports a pod that ends as deleted.
     pub fn scope(namespace: Option<InternedStr>) -> Scope {
         let (labels, fields) = (Some(MEMCACHED.to_owned()), Some(NOT_ENDED.to_owned()));
         Scope { namespace, labels, fields }
     }
 
-    /// The Memcached that the pod serves, by its label.
+    /// Returns the Memcached of the pod, by its label.
     pub fn memcached(&self) -> Option<ObjectKey> {
         self.meta.labels.get(MEMCACHED).map(|name| self.meta.key.sibling(name.clone()))
     }
 
-    /// The index [`BY_MEMCACHED`].
+    /// Returns the index [`BY_MEMCACHED`].
     pub fn index() -> Index<Pod> {
         Index::new(BY_MEMCACHED, |pod: &Pod, found| {
             if let Some(key) = pod.memcached() {
@@ -54,7 +54,7 @@ impl Pod {
         })
     }
 
-    /// Returns whether a ReplicaSet of the Deployment `name` controls the pod and it is not being
+    /// Returns whether a ReplicaSet of the Deployment `name` controls the pod, and the pod is not being
     /// deleted.
     pub fn serves(&self, name: &str) -> bool {
         let labels = &self.meta.labels;

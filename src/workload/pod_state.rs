@@ -1,7 +1,7 @@
-//! The state of a pod or a node, as far as it shows why a workload is not ready. Pure.
+//! The state of a pod or a node that shows why a workload is not ready. Pure.
 //!
-//! Messages hold nothing that changes while the cause stays the same: no counts of restarts, no
-//! times. Otherwise each list would write a status.
+//! Messages contain nothing that changes while the cause stays the same, such as numbers of restarts or times.
+//! Otherwise each list would write a status.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -11,13 +11,12 @@ use super::condition::{Status, Time};
 use super::reason::Reason;
 use crate::object::{InternedStr, Kind, Meta, Nothing};
 
-/// The grace period that the API server defaults to (`DefaultTerminationGracePeriodSeconds` in
-/// k8s.io/api/core/v1).
+/// The API server's default grace period (`DefaultTerminationGracePeriodSeconds` in k8s.io/api/core/v1).
 const GRACE_PERIOD: i64 = 30;
 
-/// The taints that the DaemonSet controller has every daemon tolerate, by key and effect
+/// Taints that every daemon tolerates, because the DaemonSet controller adds the tolerations, by key and effect
 /// (`AddOrUpdateDaemonPodTolerations` in k8s.io/kubernetes, pkg/controller/daemon/util). It adds
-/// `network-unavailable` only for pods of the host's network, which a GenericDaemon has none of.
+/// `network-unavailable` only for pods on the host's network, and a GenericDaemon has none.
 const TOLERATED: [(&str, &str); 6] = [
     (NOT_READY, "NoExecute"),
     (UNREACHABLE, "NoExecute"),
@@ -27,19 +26,19 @@ const TOLERATED: [(&str, &str); 6] = [
     ("node.kubernetes.io/unschedulable", "NoSchedule"),
 ];
 
-/// The taints of a node that the node lifecycle controller considers lost: its condition Ready is
-/// False, or Unknown (k8s.io/api/core/v1, well_known_taints.go).
+/// Taints of a node that the node lifecycle controller considers lost: its condition Ready is False or Unknown
+/// (k8s.io/api/core/v1, well_known_taints.go).
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
-/// A cause, in a word and a sentence.
+/// A problem: its reason and message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trouble {
-    /// In one word.
+    /// Reason, one word.
     pub reason: Reason,
-    /// In a sentence.
+    /// Message, a sentence.
     pub message: String,
-    /// True if only a person can remove it, as is clear from the start.
+    /// True if it is clear from the start that manual action is required.
     pub stalls_at_once: bool,
 }
 
@@ -106,8 +105,8 @@ struct Terminated {
     exit_code: i32,
 }
 
-/// The part of a node that shows whether a daemon can run there. Its images and labels, which are most of a
-/// node, are skipped during parsing.
+/// The part of a node that shows whether a daemon can run there. Parsing skips its images and labels, which are
+/// most of a node.
 #[derive(Debug, Clone, Deserialize)]
 pub struct NodeState {
     #[serde(rename = "metadata")]
@@ -151,34 +150,33 @@ crate::view!(NodeState { meta: Meta<Nothing> }: Kind::cluster_scoped("", "v1", "
 // === impl PodState ===
 
 impl PodState {
-    /// Its name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         self.meta.key.name()
     }
 
-    /// The node that it was scheduled to.
+    /// Returns the node that the pod was scheduled to.
     pub fn node(&self) -> Option<&str> {
         self.spec.node_name.as_deref()
     }
 
-    /// Returns whether it has ended: such a pod stays for users to look at, and counts as no
-    /// replica.
+    /// Returns whether the pod has ended. Such a pod remains for inspection and does not count as a replica.
     pub fn has_ended(&self) -> bool {
         ["Failed", "Succeeded"].contains(&&*self.status.phase)
     }
 
-    /// Returns whether it is ready.
+    /// Returns whether the pod is ready.
     pub fn is_ready(&self) -> bool {
         self.condition("Ready").is_some_and(|ready| ready.status == Status::True)
     }
 
-    /// The time within which it ends, if it is being deleted.
+    /// Returns the seconds within which the pod ends, if it is being deleted.
     pub(crate) fn terminates_within(&self) -> Option<i64> {
         let grace = self.spec.termination_grace_period_seconds.unwrap_or(GRACE_PERIOD);
         (self.meta.deleting && self.on_a_lost_node().is_none()).then_some(grace)
     }
 
-    /// Its state, much as `kubectl get pods` shows it.
+    /// Returns the state, much as `kubectl get pods` shows it.
     pub fn state(&self) -> String {
         if self.is_ready() {
             return "Ready".to_owned();
@@ -202,8 +200,8 @@ impl PodState {
         self.condition("Ready").filter(|ready| ready.status == Status::False)?.last_transition_time
     }
 
-    /// Returns when its node or the scheduler gave it up, if one did: it was evicted, its node shut down, or the node
-    /// did not admit it. (k8s.io/kubernetes, pkg/kubelet: eviction, nodeshutdown and lifecycle/predicate.go.)
+    /// Returns when the pod was given up, if it was: evicted, ended by a shutdown of its node, or not admitted
+    /// by the node (k8s.io/kubernetes, pkg/kubelet: eviction, nodeshutdown and lifecycle/predicate.go).
     pub(crate) fn evicted(&self) -> Option<Time> {
         const GIVEN_UP: [&str; 6] = [
             "Evicted",
@@ -220,7 +218,7 @@ impl PodState {
         if is && self.status.phase == "Failed" { self.not_ready_since() } else { None }
     }
 
-    /// What happened to it, if it was given up.
+    /// Returns how a pod that was given up ended, as text.
     pub(crate) fn end(&self) -> String {
         match &*self.status.reason {
             "Evicted" => "was evicted".to_owned(),
@@ -229,14 +227,14 @@ impl PodState {
         }
     }
 
-    /// Returns whether it was not ready for a while at `now`, and so does not just start.
+    /// Returns whether the pod has not been ready for 30 s at `now`, so that it is not just starting.
     pub(crate) fn lasts(&self, now: Time) -> bool {
         const WHILE: i64 = 30;
         let since = self.not_ready_since().max(self.scheduled());
         since.is_some_and(|since| since.plus(WHILE) <= now)
     }
 
-    /// Why it is not ready. `None` if it is ready, has ended, is being deleted, or nothing is wrong.
+    /// Returns why the pod is not ready. `None` if it is ready, has ended, is being deleted, or has no problem.
     pub fn trouble(&self) -> Option<Trouble> {
         if self.has_ended() {
             return None;
@@ -254,8 +252,9 @@ impl PodState {
             .map(|trouble| self.named(trouble))
     }
 
-    /// Why it is not ready although nothing is wrong with its containers: one of them, sidecars included, runs and
-    /// its readiness probe fails; or none can start before the volumes and the network are there.
+    /// Returns why the pod is not ready although its containers have no problem: the readiness probe of a
+    /// running container or sidecar fails, or no container can start before the volumes and the network are set
+    /// up.
     pub(crate) fn unready(&self) -> Option<Trouble> {
         let probed = self.condition("Ready").filter(|ready| ready.status == Status::False)?;
         if self.has_ended() || self.meta.deleting || probed.reason != "ContainersNotReady" {
@@ -275,7 +274,8 @@ impl PodState {
         Some(self.named(trouble(Reason::ContainersNotReady, message)))
     }
 
-    /// Why it is not ready although its containers are: a gate, such as a load balancer's, is not open.
+    /// Returns why the pod is not ready although its containers are: a readiness gate, such as a load
+    /// balancer's, is closed.
     pub(crate) fn gated(&self) -> Option<Trouble> {
         let is_gated = |ready: &&ChildCondition| ready.reason == "ReadinessGatesNotReady";
         let ready = self.condition("Ready").filter(is_gated)?;
@@ -286,7 +286,7 @@ impl PodState {
         Some(self.named(trouble(Reason::ContainersNotReady, message)))
     }
 
-    /// Returns whether it is on a node, and its volumes and its network are not there yet (KEP-3085).
+    /// Returns whether the pod is on a node, and its volumes and network are not set up yet (KEP-3085).
     fn waits_for_its_sandbox(&self) -> bool {
         let is = |kind: &str, status| self.condition(kind).is_some_and(|c| c.status == status);
         is("PodScheduled", Status::True) && is("PodReadyToStartContainers", Status::False)
@@ -303,9 +303,9 @@ impl PodState {
         Some(trouble(Reason::PodsUnschedulable, message))
     }
 
-    /// Reports a lost node. The node lifecycle controller sets Ready to False and changes nothing
-    /// else (`MarkPodsNotReady` in k8s.io/kubernetes, pkg/controller/util/node): the containers
-    /// still seem ready, and the condition has none of the kubelet's reasons.
+    /// Reports a lost node. The node lifecycle controller only sets Ready to False (`MarkPodsNotReady` in
+    /// k8s.io/kubernetes, pkg/controller/util/node). The containers still seem ready, and the condition has
+    /// none of the kubelet's reasons.
     fn on_a_lost_node(&self) -> Option<Trouble> {
         const OF_THE_KUBELET: [&str; 2] = ["ContainersNotReady", "ReadinessGatesNotReady"];
         let lost = self.status.reason == "NodeLost";
@@ -333,8 +333,8 @@ impl ContainerStatus {
         self.waits().or_else(|| self.crashes())
     }
 
-    /// Reports a container that cannot be started. Most causes resolve themselves: a registry or a
-    /// resolver that is down, a node without space, a Secret that another controller is to create.
+    /// Reports a container that cannot start. Most causes resolve themselves: a registry or a resolver that is
+    /// down, a node without space, a Secret that another controller has yet to create.
     fn waits(&self) -> Option<Trouble> {
         let (name, image) = (&self.name, &self.image);
         let waiting = self.state.waiting.as_ref()?;
@@ -357,7 +357,7 @@ impl ContainerStatus {
                 trouble(Reason::ContainerFailed, message)
             }
             "" | "ContainerCreating" | "PodInitializing" | "CrashLoopBackOff" => return None,
-            // Runtimes have words of their own, such as SignatureValidationFailed.
+            // Runtimes have further reasons, such as SignatureValidationFailed.
             other => {
                 let colon = if waiting.message.is_empty() { "" } else { ": " };
                 let message =
@@ -392,7 +392,7 @@ impl ContainerStatus {
     }
 }
 
-/// Returns whether a message is about a Secret or a ConfigMap that may yet be created, or reach the node
+/// Returns whether a message is about a Secret or a ConfigMap that can still be created or reach the node
 /// (k8s.io/kubernetes, pkg/kubelet/kubelet_pods.go; k8s.io/apimachinery, NewNotFound).
 fn names_what_may_come(message: &str) -> bool {
     ["\" not found", "couldn't find key ", "failed to sync "].iter().any(|it| message.contains(it))
@@ -401,19 +401,19 @@ fn names_what_may_come(message: &str) -> bool {
 // === impl NodeState ===
 
 impl NodeState {
-    /// Its name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         self.meta.key.name()
     }
 
-    /// Returns whether it does not report, or reports that it is not ready.
+    /// Returns whether the node does not report, or reports that it is not ready.
     pub fn is_lost(&self) -> bool {
         let unready = |c: &NodeCondition| c.kind == "Ready" && c.status != Status::True;
         let is_of_lost = |taint: &Taint| [NOT_READY, UNREACHABLE].contains(&&*taint.key);
         self.status.conditions.iter().any(unready) || self.spec.taints.iter().any(is_of_lost)
     }
 
-    /// A taint that keeps a daemon with these tolerations out, as kubectl writes it.
+    /// Returns a taint that a daemon with these tolerations does not tolerate, in the form of kubectl.
     pub fn taint(&self, tolerations: &[Value]) -> Option<String> {
         let keeps_out = |taint: &&Taint| {
             taint.effect != "PreferNoSchedule"
@@ -428,7 +428,7 @@ impl NodeState {
 }
 
 impl Taint {
-    /// As k8s.io/api/core/v1/toleration.go, ToleratesTaint.
+    /// Follows ToleratesTaint in k8s.io/api/core/v1/toleration.go.
     fn is_tolerated(&self, toleration: &Value) -> bool {
         let text = |field: &str| toleration[field].as_str().unwrap_or_default();
         let (key, effect, exists) = (text("key"), text("effect"), text("operator") == "Exists");

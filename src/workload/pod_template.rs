@@ -1,4 +1,5 @@
-//! Pod templates, and the block `pod` of a custom resource: settings of its pods beside what the kind sets.
+//! Pod templates, and the block `pod` of a custom resource: settings of its pods in addition to those of the
+//! kind.
 
 use std::time::Duration;
 
@@ -38,42 +39,42 @@ pub struct PodMeta {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct PodSpec {
-    /// Its containers, by name.
+    /// Containers, by name.
     pub containers: Box<[Container]>,
     /// The security context of all containers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub security_context: Option<PodSecurity>,
-    /// True if its ServiceAccount's token is mounted.
+    /// True if the ServiceAccount's token is mounted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub automount_service_account_token: Option<bool>,
-    /// Labels that its node must have.
+    /// Labels that the node must have.
     #[serde(skip_serializing_if = "Labels::is_empty")]
     pub node_selector: Labels,
-    /// Further requirements on its node.
+    /// Further requirements on the node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub affinity: Option<Affinity>,
-    /// Taints that do not keep it from a node. Compared as a whole, as in the API.
+    /// Tolerations of taints. Compared as a whole, as in the API.
     #[serde(skip_serializing_if = "<[Value]>::is_empty")]
     pub tolerations: Box<[Value]>,
-    /// Constraints on its spread. Compared as a whole.
+    /// Topology spread constraints. Compared as a whole.
     #[serde(skip_serializing_if = "<[Value]>::is_empty")]
     pub topology_spread_constraints: Box<[Value]>,
-    /// Its PriorityClass.
+    /// PriorityClass.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub priority_class_name: InternedStr,
     /// Secrets for registries, by name.
     #[serde(skip_serializing_if = "<[Value]>::is_empty")]
     pub image_pull_secrets: Box<[Value]>,
-    /// Its volumes, by name.
+    /// Volumes, by name.
     #[serde(skip_serializing_if = "<[Value]>::is_empty")]
     pub volumes: Box<[Value]>,
-    /// Its ServiceAccount.
+    /// ServiceAccount.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub service_account_name: InternedStr,
     /// Seconds between the signal to end and the kill.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub termination_grace_period_seconds: Option<i64>,
-    /// True if its containers get variables for each Service.
+    /// True if the containers get environment variables for each Service.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enable_service_links: Option<bool>,
 }
@@ -85,13 +86,13 @@ pub struct PodSecurity {
     /// True if the kubelet refuses to run anything as root.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_as_non_root: Option<bool>,
-    /// Which system calls are allowed.
+    /// Allowed system calls.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seccomp_profile: Option<Seccomp>,
-    /// The group of its volumes.
+    /// Group of the volumes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fs_group: Option<i64>,
-    /// When the volumes are given to that group.
+    /// When the ownership of volumes is changed to that group.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub fs_group_change_policy: InternedStr,
 }
@@ -117,7 +118,7 @@ pub struct NodeAffinity {
     pub required: Option<NodeSelector>,
 }
 
-/// Terms of which one must hold. One owner sets all of them (the list is atomic in the API).
+/// Terms of which one must match. One owner sets all of them (the list is atomic in the API).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct NodeSelector {
@@ -125,7 +126,7 @@ pub struct NodeSelector {
     pub node_selector_terms: Box<[NodeSelectorTerm]>,
 }
 
-/// Expressions that must all hold.
+/// Expressions that must all match.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct NodeSelectorTerm {
@@ -154,7 +155,7 @@ pub struct Selector {
     pub match_labels: Labels,
 }
 
-/// A day: a bound on what probes written by hand may ask for.
+/// Upper bound of the startup time that probes add: a day.
 const MOST_SECONDS: u64 = 86_400;
 
 /// Settings of the pods, beside what the kind itself sets.
@@ -232,13 +233,13 @@ impl PodTemplate {
         operations
     }
 
-    /// Adds labels that the custom resource has. What the kind or its user has set for the pods stays.
+    /// Adds labels of the custom resource. Labels that the kind or its user has set take precedence.
     pub(crate) fn inherit(&mut self, labels: &Labels) {
         self.metadata.labels = union(labels, &self.metadata.labels);
     }
 
-    /// The longest time that a container may take to become ready by its own probes: until its startup probe has
-    /// failed, and the first readiness probe after that.
+    /// Returns the longest time until a container's startup probe has failed, plus the delay of its readiness
+    /// probe.
     pub(crate) fn starting(&self) -> Duration {
         let seconds =
             |probe: &Value, field: &str, default: u64| probe[field].as_u64().unwrap_or(default);
@@ -261,15 +262,16 @@ impl PodTemplate {
 // === impl PodSettings ===
 
 impl PodSettings {
-    /// Adds the settings to the pods of `template`, which `selector` selects. What the kind has set stays.
+    /// Adds the settings to the pods of `template`, which `selector` selects. Settings of the kind take
+    /// precedence.
     pub(crate) fn apply(&self, template: &mut PodTemplate, selector: &Labels) {
         let (metadata, pod) = (&mut template.metadata, &mut template.spec);
         metadata.labels = union(&self.labels, &metadata.labels);
         metadata.annotations = union(&self.annotations, &metadata.annotations);
         pod.node_selector = union(&self.node_selector, &pod.node_selector);
         pod.tolerations = self.tolerations.iter().map(without_empty).collect();
-        // Pods of an older template go: counting them would leave the new ones on one side. A node that takes no pod
-        // is no place to spread to.
+        // Pods of an older template are deleted: counting them would leave the new ones on one side. Nodes with
+        // taints that the pod does not tolerate do not count.
         let spread = |constraint: &Value| {
             let mut constraint = constraint.clone();
             constraint["labelSelector"] = json!({ "matchLabels": selector });
@@ -292,7 +294,7 @@ impl PodSettings {
     }
 }
 
-/// A part of a pod without the empty texts and the `false` in it, which mean the same as their absence.
+/// Returns a part of a pod without empty strings and `false`, which mean the same as their absence.
 pub(crate) fn without_empty(part: &Value) -> Value {
     match part {
         Value::Object(fields) => {

@@ -1,5 +1,4 @@
-//! Memory across reconciles: whether a rollout has completed, and whether it
-//! makes progress.
+//! State across reconciles: whether a rollout has completed, and whether it makes progress.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,8 +12,8 @@ use crate::workload::condition::{Status, Time, Type};
 use crate::workload::custom_resource::Custom;
 use crate::workload::reason::Reason;
 
-/// Returns whether the rollout of the newest generation has completed before, according to the
-/// status. The conditions say so, so that another process knows, too.
+/// Returns whether the rollout of the newest generation has completed before. The conditions record it, so that
+/// another process knows it, too.
 pub fn completed<V: Custom>(object: &V) -> bool {
     if !object.is_observed() {
         return false;
@@ -22,7 +21,7 @@ pub fn completed<V: Custom>(object: &V) -> bool {
     let of = |kind: Type| object.conditions().iter().find(move |condition| condition.is(kind));
     let is_true = |kind| of(kind).is_some_and(|condition| condition.status == Status::True);
     let reason = of(Type::Progressing).map(|progressing| &*progressing.reason);
-    // An App's Progressing is its Deployment's own, which does not change with the size.
+    // An App's Progressing is its Deployment's, which does not change with the size.
     let after = || {
         let paused = of(Type::Ready).is_some_and(|ready| ready.reason == Reason::Paused.as_str());
         paused || is_true(Type::Degraded) && of(Type::Reconciling).is_none()
@@ -32,7 +31,7 @@ pub fn completed<V: Custom>(object: &V) -> bool {
         || reason == Some("NewReplicaSetAvailable") && after()
 }
 
-/// The health that the status reports for the newest generation, if it reports one.
+/// Returns the health that the status reports for the newest generation, if it reports one.
 pub fn reported<V: Custom>(object: &V) -> Option<Health> {
     if !object.is_observed() {
         return None;
@@ -56,14 +55,14 @@ pub fn reported<V: Custom>(object: &V) -> Option<Health> {
     } else {
         Rollout::Halted
     };
-    // What is wrong with a paused object is beside that.
+    // The problem of a paused object is separate from the reason Paused.
     let is_paused = ready.reason == Reason::Paused.as_str();
     let told = of(Type::Degraded).filter(|_| is_paused && is_true(Type::Degraded)).unwrap_or(ready);
     let reason = Reason::named(&told.reason)?;
     Some(Health { level, rollout, reason, message: told.message.to_string(), beside: None })
 }
 
-/// Returns for how long the condition Degraded has been True, by the clock of who wrote it.
+/// Returns for how long the condition Degraded has been True, by the clock of its writer.
 pub(super) fn degraded_for<V: Custom>(object: &V, now: Time) -> Duration {
     let degraded = object.conditions().iter().find(|condition| condition.is(Type::Degraded));
     let since = degraded.filter(|c| c.status == Status::True).map(|c| c.last_transition_time);
@@ -71,32 +70,33 @@ pub(super) fn degraded_for<V: Custom>(object: &V, now: Time) -> Duration {
     Duration::from_secs(seconds.unsigned_abs())
 }
 
-/// The progress of rollouts that have not completed, by custom resource. An object that is healthy,
-/// or was not looked at for long, takes no memory.
+/// Progress of incomplete rollouts, by custom resource. An object that is healthy, or was not observed for a
+/// long time, takes no memory.
 #[derive(Debug, Default)]
 pub struct Progress(Mutex<Marks>);
 
 #[derive(Debug, Default)]
 struct Marks {
     of: HashMap<Uid, Mark>,
-    /// Time of the last removal of old ones.
+    /// Time of the last removal of old marks.
     swept: Option<Instant>,
 }
 
-/// State of a rollout. Pods in a crash loop come and go: only more than ever before is progress.
+/// State of a rollout. Pods in a crash loop become ready repeatedly, so only a count above the highest one so
+/// far is progress.
 #[derive(Debug, Clone, Copy)]
 struct Mark {
     generation: i64,
     best: [i32; 4],
     since: Instant,
     seen: Instant,
-    /// The last problem of the health, if there was one, and since when.
+    /// The last problem of the health, if there was one, and its start.
     problem: Option<(Reason, Instant)>,
-    /// When the rollout was first seen, or its pods were last looked at although it made progress.
+    /// Time when the rollout was first seen, or when its pods were last listed although it made progress.
     looked: Instant,
-    /// True once they were.
+    /// True once its pods were listed.
     has_looked: bool,
-    /// When counts were last reported, and nothing else.
+    /// Time of the last report that changed only counts.
     counted: Option<Instant>,
 }
 
@@ -113,16 +113,17 @@ impl Mark {
 // === impl Progress ===
 
 impl Progress {
-    /// Longest time without progress before the pods of a rollout are looked at.
+    /// Time without progress after which the pods of a rollout are listed.
     pub const IDLE_MAX: Duration = Duration::from_secs(30);
-    /// Shortest time between two statuses of a rollout that differ in counts only.
+    /// Minimum time between two statuses of a rollout that differ only in counts.
     const COUNTS_EVERY: Duration = Duration::from_secs(5);
-    /// The longest time between two looks at an object that is not healthy.
+    /// Maximum time between two observations of an object that is not healthy.
     const SELDOM: Duration = Duration::from_secs(300);
-    /// An object that was not looked at for this long is forgotten.
+    /// Time without an observation after which an object is forgotten.
     const FORGOTTEN: Duration = Duration::from_secs(3 * 300);
 
-    /// Returns for how long the child, of this generation, has made no progress. `counts` grow with progress.
+    /// Returns for how long the owned object, of this generation, has made no progress. `counts` grow with
+    /// progress.
     pub fn idle<V: Custom>(
         &self,
         object: &V,
@@ -136,7 +137,7 @@ impl Progress {
             marks.swept = Some(now);
         }
         let mark = marks.of.entry(object.meta().uid).or_insert_with(|| {
-            // Another process has looked already, if the status names a problem of the pods.
+            // Another process has listed the pods already, if the status names a problem of them.
             let known = reported(object).filter(|health| health.reason.is_of_pods());
             let ago = |time: Duration| now.checked_sub(time).unwrap_or(now);
             let idle = known.as_ref().map_or(Duration::ZERO, |_| Self::IDLE_MAX);
@@ -156,14 +157,14 @@ impl Progress {
         now.duration_since(mark.since)
     }
 
-    /// Returns for how long `reason` has been the problem of an object that was looked at before.
+    /// Returns for how long `reason` has been the problem of an object that was observed before.
     pub fn lasting(&self, object: Uid, reason: Reason, now: Instant) -> Duration {
         let problem = self.0.lock().of.get(&object).and_then(|mark| mark.problem);
         let same = problem.filter(|(known, _)| *known == reason);
         same.map_or(Duration::ZERO, |(_, since)| now.duration_since(since))
     }
 
-    /// Notes what is wrong with an object that was looked at.
+    /// Records the problem of an object that was observed.
     pub fn note(&self, object: Uid, reason: Option<Reason>, now: Instant) {
         if let Some(mark) = self.0.lock().of.get_mut(&object)
             && mark.problem.map(|(known, _)| known) != reason
@@ -172,7 +173,7 @@ impl Progress {
         }
     }
 
-    /// Returns whether the pods of a rollout are to be looked at although it makes progress: after
+    /// Returns whether the pods of a rollout must be listed although it makes progress: after
     /// [`Progress::IDLE_MAX`], and then at this interval.
     pub fn is_look_due(&self, object: Uid, every: Duration, now: Instant) -> bool {
         let marks = self.0.lock();
@@ -181,15 +182,15 @@ impl Progress {
         now.duration_since(mark.looked) >= wait
     }
 
-    /// Notes that the pods of a rollout were looked at.
+    /// Records that the pods of a rollout were listed.
     pub fn looked(&self, object: Uid, now: Instant) {
         if let Some(mark) = self.0.lock().of.get_mut(&object) {
             (mark.looked, mark.has_looked) = (now, true);
         }
     }
 
-    /// Returns the wait until counts of an object may be reported when nothing else has changed; `None` if they may be
-    /// now.
+    /// Returns the wait until counts of an object can be reported when nothing else has changed; `None` if they
+    /// can be now.
     pub fn wait_to_count(&self, object: Uid, now: Instant) -> Option<Duration> {
         let mut marks = self.0.lock();
         let mark = marks.of.get_mut(&object)?;
@@ -202,15 +203,15 @@ impl Progress {
         wait
     }
 
-    /// Forgets an object that is healthy.
+    /// Removes an object that is healthy.
     pub fn forget(&self, object: Uid) {
         self.0.lock().of.remove(&object);
     }
 
-    /// Returns the pause before the next look at an object that has been idle for this long.
+    /// Returns the pause before the next observation of an object that has been idle for this long.
     pub fn next(idle: Duration) -> Duration {
         match Self::IDLE_MAX.checked_sub(idle).filter(|left| !left.is_zero()) {
-            // Not a moment too soon: then the reconcile would find it a moment short.
+            // A little later, so that the time is over for sure.
             Some(left) => left + Duration::from_millis(10),
             None => (idle / 2).clamp(Self::IDLE_MAX, Self::SELDOM),
         }

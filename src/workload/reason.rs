@@ -1,10 +1,10 @@
-//! Every reason and action that the operator writes into conditions and Events, and what a person
-//! can do about it. The table is the source of the documentation.
+//! Every reason and action that the operator writes into conditions and Events, with its meaning and remedy.
+//! The table is the source of the documentation.
 
 use crate::client;
 use crate::controller::Class;
 
-/// Defines an enum of CamelCase words, each with its meaning and what to do next.
+/// Defines an enum of CamelCase words, each with its meaning and the next step for a user.
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($word:ident: $meaning:literal => $next:literal,)* }) => {
         $(#[$doc])*
@@ -17,17 +17,17 @@ macro_rules! words {
             /// All of them.
             pub const ALL: &'static [$name] = &[$($name::$word),*];
 
-            /// Its name in the API.
+            /// Returns the name in the API.
             pub fn as_str(self) -> &'static str {
                 match self { $($name::$word => stringify!($word),)* }
             }
 
-            /// Its meaning, in a sentence.
+            /// Returns the meaning, in a sentence.
             pub fn meaning(self) -> &'static str {
                 match self { $($name::$word => $meaning,)* }
             }
 
-            /// A remedy for a user, in a sentence.
+            /// Returns the remedy for a user, in a sentence.
             pub fn next(self) -> &'static str {
                 match self { $($name::$word => $next,)* }
             }
@@ -140,7 +140,7 @@ words! {
 }
 
 impl Reason {
-    /// Returns whether it is a cause that pods or nodes show.
+    /// Returns whether pods or nodes show this cause.
     pub(crate) fn is_of_pods(self) -> bool {
         matches!(
             self,
@@ -158,7 +158,7 @@ impl Reason {
         )
     }
 
-    /// Returns whether it is a cause that pods show.
+    /// Returns whether pods show this cause.
     pub(crate) fn is_shown_by_pods(self) -> bool {
         matches!(
             self,
@@ -172,7 +172,7 @@ impl Reason {
         )
     }
 
-    /// Returns whether such a cause, if it lasts, does not go away by itself.
+    /// Returns whether a lasting problem with this cause does not resolve itself.
     pub(crate) fn stalls(self) -> bool {
         matches!(
             self,
@@ -184,8 +184,8 @@ impl Reason {
         )
     }
 
-    /// The reason for which the API server refused a request, until a user acts: a quota, rights, a policy
-    /// or the spec. `None` for any other error.
+    /// Returns the reason for which the API server refuses a request until a user acts: quota, permissions, a
+    /// policy or the spec. `None` for any other error.
     pub fn of_refusal(error: &client::Error) -> Option<Reason> {
         match Class::of(error) {
             Class::Forbidden if error.is_quota_exceeded() => Some(Reason::QuotaExceeded),
@@ -197,7 +197,7 @@ impl Reason {
         }
     }
 
-    /// The reason of this name.
+    /// Returns the reason with this name.
     pub fn named(name: &str) -> Option<Reason> {
         Reason::ALL.iter().copied().find(|reason| reason.as_str() == name)
     }

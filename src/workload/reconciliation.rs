@@ -1,9 +1,9 @@
 //! One reconcile of a custom resource: its objects are applied, its health is observed, and its status is written.
 //!
 //! Guarantees
-//! - A problem with one object does not keep the others from being applied, nor the status from being written.
+//! - A problem with one object does not prevent the apply of the others, or the write of the status.
 //! - A conflict, or an API server that does not respond, ends the reconcile at once, to be retried.
-//! - A problem is published as a Warning when it begins, once.
+//! - A problem is published as a Warning once, when it begins.
 
 use std::sync::Arc;
 
@@ -39,8 +39,8 @@ pub(crate) struct Reconciliation<'a, V, S: ChildSpec> {
 pub struct Found<'a, S: ChildSpec> {
     /// The workload, if the custom resource controls one.
     pub workload: Option<&'a Child<S>>,
-    /// True if the workload is as desired. While the object is paused, or an update was refused, its pods are those of
-    /// an older spec.
+    /// True if the workload is as desired. Otherwise its pods are those of an older spec: the object is paused,
+    /// or an update was refused.
     pub is_as_desired: bool,
     /// Health of the whole.
     pub health: Health,
@@ -49,7 +49,7 @@ pub struct Found<'a, S: ChildSpec> {
 }
 
 impl<'a, V: Custom, S: Workload> Reconciliation<'a, V, S> {
-    /// Begins with the stored workload.
+    /// Starts a reconcile with the stored workload.
     ///
     /// # Errors
     /// If the controller does not own such workloads.
@@ -102,7 +102,7 @@ impl<'a, V: Custom, S: Workload> Reconciliation<'a, V, S> {
         }
     }
 
-    /// Applies another object, or deletes it if there is none to desire.
+    /// Applies another object, or deletes the stored one if `desired` is `None`.
     ///
     /// # Errors
     /// Conflicts and outages.
@@ -117,7 +117,7 @@ impl<'a, V: Custom, S: Workload> Reconciliation<'a, V, S> {
         applied.or_else(|problem| self.collect(problem))
     }
 
-    /// Notes whether the stored workload, which this reconcile does not write, is as desired.
+    /// Records whether the stored workload, which this reconcile does not write, is as desired.
     ///
     /// # Errors
     /// Those of [`Desired::is_ensured`].
@@ -137,7 +137,7 @@ impl<'a, V: Custom, S: Workload> Reconciliation<'a, V, S> {
         self.failure = Some(why.to_owned());
     }
 
-    /// Returns the health of the whole: of the workload if it is as desired, and of all problems.
+    /// Returns the worst health: of the workload, if it is as desired, and of all problems.
     pub(crate) async fn observe<'l>(
         &mut self,
         looking: impl FnOnce(&Child<S>) -> Looking<'l>,
@@ -155,7 +155,7 @@ impl<'a, V: Custom, S: Workload> Reconciliation<'a, V, S> {
         worst.aged(&*object, Time::now())
     }
 
-    /// Returns the health of a paused custom resource, with what is wrong with its workload.
+    /// Returns the health of a paused custom resource, with the problem of its workload.
     pub(crate) async fn observe_paused<'l>(
         &mut self,
         looking: impl FnOnce(&Child<S>) -> Looking<'l>,
@@ -170,7 +170,7 @@ impl<'a, V: Custom, S: Workload> Reconciliation<'a, V, S> {
         Health { beside, ..paused }
     }
 
-    /// Returns what the status is made of.
+    /// Returns the findings for the status.
     pub(crate) fn found(&self, health: &Health) -> Found<'_, S> {
         Found {
             workload: self.workload.as_deref(),
@@ -180,17 +180,17 @@ impl<'a, V: Custom, S: Workload> Reconciliation<'a, V, S> {
         }
     }
 
-    /// Requests another reconcile, besides those that are requested already: the earliest counts.
+    /// Requests another reconcile. Of several requests, the earliest counts.
     pub(crate) fn requeue(&mut self, next: Action) {
         self.next = sooner(self.next, next);
     }
 
-    /// Ends the reconcile without a report.
+    /// Ends the reconcile without a status.
     pub(crate) fn skip_report(self) -> Action {
         self.next
     }
 
-    /// Writes the status, and ends the reconcile.
+    /// Writes the status and ends the reconcile.
     ///
     /// # Errors
     /// If the status cannot be written; else the most urgent problem.
@@ -206,7 +206,7 @@ impl<'a, V: Custom, S: Workload> Reconciliation<'a, V, S> {
     /// Collects a problem that the status reports.
     ///
     /// # Errors
-    /// A problem that ends the reconcile: another process was faster, or the API server does not respond.
+    /// Problems that end the reconcile: conflicts and outages.
     fn collect(&mut self, problem: Problem) -> Result<(), Problem> {
         if !is_reported(&problem) {
             return Err(problem);
@@ -216,8 +216,8 @@ impl<'a, V: Custom, S: Workload> Reconciliation<'a, V, S> {
     }
 }
 
-/// Returns the reason why a workload could not be created or updated. One that is contested or terminating exists, and its
-/// pods can serve.
+/// Returns the reason why a workload could not be created or updated. A contested or terminating workload
+/// exists, and its pods can serve.
 pub(crate) fn failure(problem: &Problem) -> Option<String> {
     let exists = matches!(problem, Problem::Terminating(_) | Problem::Contested { .. });
     (!exists).then(|| Health::of_problem(problem).message)
@@ -229,24 +229,24 @@ fn controlled<V: Custom, S: ChildSpec>(cx: &Context<V>) -> Result<Option<Arc<Chi
     Ok(cx.get::<Child<S>>(cx.key())?.filter(|child| child.meta.is_controlled_by(uid)))
 }
 
-/// The purposes of calls that write.
+/// Verbs of calls that write.
 const WRITES: [&str; 3] = ["create", "update", "delete"];
 
 /// Returns whether the status reports a problem.
 fn is_reported(problem: &Problem) -> bool {
     let Some(error) = problem.api_error() else { return true };
-    // The API server waits for something, such as a webhook, and may yet take a status.
+    // The API server waits, for example for a webhook, and can perhaps store a status.
     let is_write = matches!(problem, Problem::Call { verb, .. } if WRITES.contains(verb));
     if is_write && matches!(error, client::Error::Deadline(_)) {
         return true;
     }
     let answered = error.code().is_some();
-    // The object is about to be deleted, with its status.
+    // The object is about to be deleted together with its status.
     let goes = error.is_namespace_terminating();
     answered && !goes && matches!(Class::of(error), Class::Transient | Class::Forbidden)
 }
 
-/// Returns what follows from problems, once they are reported.
+/// Returns the action that follows from reported problems.
 ///
 /// # Errors
 /// The most urgent problem: one that can resolve itself, then one that waits for a name.
@@ -269,11 +269,11 @@ fn outcome(problems: Vec<Problem>) -> Result<Action, Problem> {
     urgent.map_or(Ok(action), |problem| Err(problem.reported()))
 }
 
-/// Writes a changed status, and publishes a Warning if a problem has begun. If another manager (a second operator, for
-/// example) keeps writing another status for the same spec, it is left for a while.
+/// Writes a changed status, and publishes a Warning if a problem has begun. If another manager, such as a
+/// second operator, keeps writing another status for the same spec, the status is not written for a while.
 ///
 /// # Errors
-/// If it could not be written.
+/// If the status cannot be written.
 async fn report<V: Custom>(
     cx: &Context<V>,
     status: &(impl Serialize + Sync),
@@ -286,7 +286,7 @@ async fn report<V: Custom>(
             }
             return Ok(Action::RequeueAfter(wait));
         }
-        // The object is gone, and its watch behind.
+        // The object is deleted, and the watch has not reported it yet.
         Err(Problem::Call { source, .. }) if source.is_not_found() => return Ok(Action::Done),
         written => written?,
     }
@@ -304,8 +304,8 @@ async fn report<V: Custom>(
     Ok(Action::Done)
 }
 
-/// Publishes a Warning if the API server refused what the status does not report: the status itself, or
-/// the removal of the finalizer, after which the status says that all is done. Returns the problem.
+/// Publishes a Warning if the API server refused a write that the status cannot report: that of the status
+/// itself, or the removal of the finalizer, after which the status reports success. Returns the problem.
 pub fn refused<V: Custom>(cx: &Context<V>, problem: Problem) -> Problem {
     let Some(error) = problem.api_error() else { return problem };
     let reason = match Reason::of_refusal(error) {

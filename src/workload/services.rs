@@ -1,4 +1,4 @@
-//! Services and PodDisruptionBudgets: the parts that the operator sets, and what can conflict with these.
+//! Services and PodDisruptionBudgets: the fields that the operator sets, and those that can conflict with them.
 
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
@@ -14,23 +14,23 @@ use crate::schema;
 /// An existing Service.
 pub type Service = Child<ServiceSpec>;
 
-/// The part of a Service that the operator sets. It has exactly these ports. clusterIP (unless
-/// `None`) and nodePorts (unless requested) are left to Kubernetes.
+/// The part of a Service that the operator sets. The Service gets exactly these ports. Kubernetes assigns
+/// clusterIP (unless `None`) and nodePorts (unless requested).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ServiceSpec {
-    /// `NodePort`, or empty to leave it as it is.
+    /// `NodePort`, or empty to keep the current type.
     #[serde(rename = "type", skip_serializing_if = "str::is_empty")]
     pub kind: InternedStr,
-    /// `None` for a headless Service, or empty to leave it as it is. Immutable. Of an existing
-    /// Service only `None` is kept.
+    /// `None` for a headless Service, or empty to keep the current value. Immutable. From an existing Service,
+    /// only `None` is read.
     #[serde(
         rename = "clusterIP",
         skip_serializing_if = "str::is_empty",
         deserialize_with = "headless"
     )]
     pub cluster_ip: InternedStr,
-    /// Labels of the pods it routes to.
+    /// Labels of the pods that the Service routes to.
     pub selector: Labels,
     /// Ports, by number and protocol.
     pub ports: Box<[ServicePort]>,
@@ -83,7 +83,7 @@ pub enum TargetPort {
     Name(InternedStr),
 }
 
-/// A Service's status, of which nothing is read.
+/// The status of a Service, which is not read.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 pub struct Unread {}
 
@@ -135,7 +135,7 @@ fn is_zero(number: &i32) -> bool {
     *number == 0
 }
 
-/// Kubernetes and clients in Go write 0 or an empty name for a port that is not set.
+/// Reads 0 and an empty name as absent: Kubernetes and clients in Go write them for an unset port.
 fn target_port<'de, D: serde::Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<TargetPort>, D::Error> {
@@ -146,7 +146,7 @@ fn target_port<'de, D: serde::Deserializer<'de>>(
     }))
 }
 
-/// An assigned address does not matter, and would differ for each Service.
+/// Ignores an assigned address, which differs for each Service.
 fn headless<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<InternedStr, D::Error> {
     let address = Option::<InternedStr>::deserialize(deserializer)?.unwrap_or_default();
     Ok(if address == "None" { address } else { InternedStr::default() })
@@ -170,12 +170,12 @@ pub struct BudgetSettings {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct BudgetSpec {
-    /// Selects the pods.
+    /// Selector of the pods.
     pub selector: Selector,
-    /// The pods that a drain may take away at a time.
+    /// Pods that a drain can evict at a time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_unavailable: Option<Amount>,
-    /// `AlwaysAllow`: a pod that does not work holds up no drain.
+    /// `AlwaysAllow`: a pod that is not ready blocks no drain.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub unhealthy_pod_eviction_policy: InternedStr,
 }
@@ -188,7 +188,7 @@ impl ChildSpec for BudgetSpec {
 }
 
 impl BudgetSettings {
-    /// The budget of the pods that `selector` selects.
+    /// Returns the budget of the pods that `selector` selects.
     pub(crate) fn desired(&self, selector: Selector) -> BudgetSpec {
         let max_unavailable = Some(self.max_unavailable.clone());
         let unhealthy_pod_eviction_policy = InternedStr::new("AlwaysAllow");
