@@ -6,7 +6,7 @@
 //!   replaced by its desired state. Other managers' fields in it are lost.
 //! - A blamed list item or field that is not desired is removed if another manager set it, or if it would be invalid
 //!   without the desired state.
-//! - `spec` and the spec of a pod template are never replaced.
+//! - `spec` and the spec of a pod template are never replaced, and nothing in `metadata` changes.
 //! - The operations alone leave a valid object, as far as the desired state is valid.
 
 use serde_json::{Value, json};
@@ -47,7 +47,7 @@ pub(super) fn operations(
         (path, operation.get("value").cloned())
     };
     let mut found: Vec<_> = unwanted.iter().map(known).collect();
-    for cause in causes {
+    for cause in causes.iter().filter(|cause| !cause.field.starts_with("metadata")) {
         let mut search = Search { cause, foreign, found: &mut found };
         search.resolve("", &Place::ROOT, (Some(desired), Some(stored)), &steps(&cause.field));
     }
@@ -105,7 +105,8 @@ impl Search<'_> {
             return true;
         }
         let is_blamed = |name: &&String| match steps.first() {
-            None => true,
+            // A PodDisruptionBudget with both bounds.
+            None => pointer == "/spec",
             Some(step) => *step == Step::Field(name.as_str()),
         };
         let paths = others.filter(is_blamed).map(|name| format!("{pointer}/{}", escaped(name)));
@@ -131,7 +132,7 @@ impl Search<'_> {
                 .all(|key| one[*key] == other[*key] || *key == "protocol" && one[*key].is_null())
         };
         let blamed = |item: &Value| match steps {
-            [Step::Field(name)] => item.get(*name).cloned(),
+            [Step::Field(name)] => item.get(*name).filter(|value| !value.is_object()).cloned(),
             _ => None,
         };
         let mut any = false;
@@ -148,7 +149,7 @@ impl Search<'_> {
                     [Step::Field(name)] => !(self.foreign)(&format!("{path}/{}", escaped(name))),
                     _ => false,
                 },
-                // Its name or port is that of a desired item.
+                // Its name or node port is that of a desired item.
                 _ => {
                     let is_taken = |wanted: &Value| field.is_some() && blamed(wanted) == field;
                     wanted.iter().any(is_taken) && (self.foreign)(&path)

@@ -117,6 +117,28 @@ fn a_spec_is_never_replaced() {
 }
 
 #[test]
+fn what_a_cause_does_not_blame_stays() {
+    let secret = json!({"secretKeyRef": {"name": "s", "key": "k"}});
+    let variable = |name: &str| json!({"name": name, "valueFrom": secret});
+    let desired = json!([{"name": "c", "env": [variable("A")]}]);
+    let mut ours = variable("A");
+    ours["value"] = json!("1");
+    let stored = json!([{"name": "c", "env": [ours, variable("THEIRS")]}]);
+    let found =
+        of_container("FieldValueInvalid", "containers[0].env[0].valueFrom", &desired, &stored);
+    assert_eq!(found, replaced("/env/0", &variable("A")));
+    let cause = |field: &str| Cause { reason: "FieldValueTooLong".into(), field: field.into() };
+    let desired =
+        json!({"metadata": {"annotations": {"a": "1"}}, "spec": {"template": {"spec": {}}}});
+    let stored = json!({"metadata": {"annotations": {"a": "1", "b": "2"}},
+        "spec": {"template": {"spec": {"hostAliases": []}}}});
+    for field in ["metadata.annotations", "spec.template.spec", ""] {
+        let found = operations(&[cause(field)], &desired, &stored, &|_| true, &[]);
+        assert_eq!(found, [Value::Null; 0], "{field}");
+    }
+}
+
+#[test]
 fn operations_on_one_list_come_last_position_first_and_none_is_within_another() {
     let ports = |numbers: &[u16]| {
         let port = |number: &u16| json!({"port": number, "protocol": "TCP", "nodePort": 30_000});
