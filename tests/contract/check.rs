@@ -64,7 +64,8 @@ impl Cluster {
             }
             tokio::time::sleep(std::time::Duration::from_millis(250)).await;
         }
-        panic!("expected {expected:?}, got {last:?}");
+        let kubeconfig = if as_operator { &self.operator } else { self.plane.kubeconfig() };
+        panic!("expected {expected:?}, got {last:?}: {}", check(kubeconfig, &[]).0);
     }
 
     /// Lets the newest pod renew the Lease, as its operator would.
