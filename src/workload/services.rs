@@ -178,6 +178,9 @@ pub struct BudgetSpec {
     /// `AlwaysAllow`: a pod that is not ready blocks no drain.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub unhealthy_pod_eviction_policy: InternedStr,
+    /// Pods that a drain must leave. Never set; see `unwanted`.
+    #[serde(skip_serializing)]
+    pub min_available: Option<Amount>,
 }
 
 impl ChildSpec for BudgetSpec {
@@ -185,6 +188,13 @@ impl ChildSpec for BudgetSpec {
         Kind::namespaced("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets");
     const IMMUTABLE: &'static [&'static str] = &[];
     type Status = Unread;
+
+    /// The other bound. The API server refuses both, and blames the whole spec.
+    fn unwanted(&self, stored: &PodDisruptionBudget, foreign: Foreign<'_>) -> Vec<Value> {
+        const PATH: &str = "/spec/minAvailable";
+        let is_unwanted = stored.spec.min_available.is_some() && foreign(PATH);
+        is_unwanted.then(|| json!({ "op": "remove", "path": PATH })).into_iter().collect()
+    }
 }
 
 impl BudgetSettings {
@@ -192,6 +202,6 @@ impl BudgetSettings {
     pub(crate) fn desired(&self, selector: Selector) -> BudgetSpec {
         let max_unavailable = Some(self.max_unavailable.clone());
         let unhealthy_pod_eviction_policy = InternedStr::new("AlwaysAllow");
-        BudgetSpec { selector, max_unavailable, unhealthy_pod_eviction_policy }
+        BudgetSpec { selector, max_unavailable, unhealthy_pod_eviction_policy, min_available: None }
     }
 }

@@ -89,6 +89,10 @@ fn of_resources() -> Vec<Case> {
         replace(format!("{resources}/requests/memory"), json!("1Mi")),
         add(format!("{resources}/limits"), json!({"memory": "2Mi"})),
     ]);
+    let below_and_more = json!([
+        replace(format!("{resources}/requests"), json!({"memory": "1Mi", "cpu": "1m"})),
+        add(format!("{resources}/limits"), json!({"memory": "2Mi"})),
+    ]);
     let extended = with(json!({"limits": {"example.com/gpu": "2"}}));
     let fewer = json!([
         replace(format!("{resources}/limits/example.com~1gpu"), json!("1")),
@@ -96,7 +100,8 @@ fn of_resources() -> Vec<Case> {
     ]);
     vec![
         ("requests", APP, limited, DEPLOYMENT, above),
-        ("limits", APP, requested, DEPLOYMENT, below),
+        ("limits", APP, requested.clone(), DEPLOYMENT, below),
+        ("limits-and-request", APP, requested, DEPLOYMENT, below_and_more),
         ("extended", APP, extended, DEPLOYMENT, fewer),
     ]
 }
@@ -336,6 +341,34 @@ async fn what_somebody_set_beside_what_is_wanted_no_more_does_not_hold_that_up()
     };
     world.until(DEPLOYMENT, "shop", unlimited).await;
     world.until(APP, "shop", is_ready).await;
+}
+
+/// The causes of a refusal name containers by an index of an object that only the API server has seen.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_change_of_one_container_leaves_another_as_it_is_until_it_goes() {
+    let (world, _operator) = World::with_operator_at("two-containers", "baseline").await;
+    let spec = json!({"size": 0, "exporter": {}});
+    world.create(MEMCACHED, json!({"metadata": {"name": "shop"}, "spec": spec})).await.unwrap();
+    world.until(MEMCACHED, "shop", is_ready).await;
+    let exec = json!({"exec": {"command": ["true"]}, "periodSeconds": 5});
+    let kept = "/spec/template/spec/containers/1";
+    let spoil = json!([
+        replace(format!("{CONTAINER}/readinessProbe"), exec),
+        replace(format!("{kept}/terminationMessagePolicy"), json!("FallbackToLogsOnError")),
+        add(format!("{kept}/livenessProbe"), json!({"exec": {"command": ["true"]}})),
+    ]);
+    world.kubectl(&["patch", "deployments/shop", "--type=json", "-p", &spoil.to_string()]).unwrap();
+    let probe = format!("{CONTAINER}/readinessProbe");
+    let has_port = |probe: &Value| probe["exec"].is_null() && probe["tcpSocket"].is_object();
+    let healed = |it: &Value| it.pointer(&probe).is_some_and(has_port);
+    let deployment = world.until(DEPLOYMENT, "shop", healed).await;
+    let exporter = deployment.pointer(kept).unwrap();
+    assert_eq!(exporter["terminationMessagePolicy"], "FallbackToLogsOnError");
+    assert_eq!(exporter["livenessProbe"]["exec"]["command"], json!(["true"]));
+    // What others have set in it does not hold it up.
+    world.patch(MEMCACHED, "shop", json!({"spec": {"exporter": null}})).await.unwrap();
+    world.until(DEPLOYMENT, "shop", |it| it.pointer(kept).is_none()).await;
+    world.until(MEMCACHED, "shop", is_ready).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -58,7 +58,7 @@ pub(super) struct Desired {
     pub(super) body: Value,
     /// The part of it that the view shows.
     wanted: Value,
-    hash: u64,
+    pub(super) hash: u64,
     /// The record of its apply: the controller's name and the hash.
     record: String,
 }

@@ -261,7 +261,7 @@ fn compare_lists(
 }
 
 /// Returns whether the keys of two items of a list are equal.
-fn has_same_keys(keys: &[&str], wanted: &Value, other: &Value) -> bool {
+pub(super) fn has_same_keys(keys: &[&str], wanted: &Value, other: &Value) -> bool {
     keys.iter().all(|key| {
         let (wanted, other) = (&wanted[*key], &other[*key]);
         // The API server fills in the protocol of a port.

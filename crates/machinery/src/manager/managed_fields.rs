@@ -14,11 +14,12 @@ use std::marker::PhantomData;
 use serde::de::{Deserialize, Deserializer, Error};
 use serde::ser::Serialize;
 use serde_json::{Map, Value, json};
+use tokio::time::Instant;
 
 use super::Context;
 use super::children::{Desired, EnsureOptions, failed, is_orphan, json_of, record};
 use super::compared::{Place, is_atomic_map, keys};
-use super::conflicts;
+use super::conflicts::{self, Owners};
 use crate::client;
 use crate::controller::Problem;
 use crate::object::{Keep, Kind, Meta, Nothing, Object, ObjectKey, Resource, ResourceVersion, Uid};
@@ -77,6 +78,10 @@ impl<V: Resource> Context<V> {
                     if answer.is_ok() {
                         self.leave_to_the_apply::<C>(key, child.uid()).await?;
                         answer = client.apply(key, &only).await.map_err(conflict_if_another);
+                    } else {
+                        // The object was written, so that this attempt counts, too.
+                        let subject = (child.uid(), 0);
+                        self.controller.throttle.wrote(subject, desired.hash, Instant::now());
                     }
                 }
                 // The object would be invalid without the conflicting fields, too: the first error is the useful
@@ -147,18 +152,27 @@ impl<V: Resource> Context<V> {
         child: &C,
         error: &client::Error,
     ) -> Result<Option<C>, Problem> {
-        let (client, key) = (self.client(), child.key());
-        let manager = &client.options().field_manager;
-        let fields = client.get::<ManagedFields<C>>(key).await;
-        let fields = fields.map_err(|error| failed::<C>("get", key, error))?;
-        let foreign = |at: &str| !fields.was_applied(manager, at);
         let causes = match error {
             client::Error::Api { causes, .. } => causes.as_slice(),
             _ => &[],
         };
-        let unwanted = options.unwanted_in(child, &foreign);
-        let mut operations =
-            conflicts::operations(causes, &desired.body, &fields.object, &foreign, &unwanted);
+        if causes.is_empty() && options.unwanted_in(child, &|_| true).is_empty() {
+            return Ok(None);
+        }
+        let (client, key) = (self.client(), child.key());
+        let manager = &client.options().field_manager;
+        let fields = client.get::<ManagedFields<C>>(key).await;
+        let fields = fields.map_err(|error| failed::<C>("get", key, error))?;
+        let applied = |at: &str| fields.was_applied(manager, at);
+        let others = |at: &str| fields.is_of_others(manager, at);
+        let unwanted = options.unwanted_in(child, &|at| !applied(at));
+        let mut operations = conflicts::operations(
+            causes,
+            &desired.body,
+            &fields.object,
+            &Owners { applied: &applied, others: &others },
+            &unwanted,
+        );
         operations.extend(fields.drop_update_entries(manager));
         if !operations.is_empty() {
             operations.extend(self.adopting(child, &fields));
@@ -286,6 +300,14 @@ impl<C> ManagedFields<C> {
         let by_apply = |entry: &&Value| is_of(manager, entry, "Apply");
         let applied = self.entries().filter(by_apply).map(|entry| &entry["fieldsV1"]);
         applied.into_iter().any(|fields| holds(fields, &self.object, pointer))
+    }
+
+    /// Returns whether a manager other than `manager` owns the field at this JSON pointer, or a part of it. A patch
+    /// or update of `manager` itself counts: its next apply does not remove these fields.
+    fn is_of_others(&self, manager: &str, pointer: &str) -> bool {
+        let is_other = |entry: &&Value| is_of_object(entry) && !is_of(manager, entry, "Apply");
+        let mut others = self.entries().filter(is_other);
+        others.any(|entry| holds(&entry["fieldsV1"], &self.object, pointer))
     }
 
     /// Returns the fields that `manager` applied last.

@@ -1,162 +1,315 @@
-//! Causes as a kube-apiserver 1.36 gives them, and what is done about each.
+//! Causes as a kube-apiserver 1.36 gives them, for a Deployment of two containers as it stores it: with defaults.
 
 use super::*;
 
-const CONTAINER: &str = "/spec/template/spec/containers/0";
+const POD: &str = "/spec/template/spec";
+const MAIN: &str = "/spec/template/spec/containers/0";
+const EXPORTER: &str = "/spec/template/spec/containers/1";
 
-/// The operations for one cause of a Deployment whose only desired container is `desired`, and `stored` is stored.
-fn of_container(reason: &str, field: &str, desired: &Value, stored: &Value) -> Vec<Value> {
-    let object = |containers: &Value| json!({"metadata": {"name": "a"}, "spec": {"template": {"spec": {"containers": containers}}}});
-    let field = format!("spec.template.spec.{field}");
-    let cause = Cause { reason: reason.to_owned(), field };
-    let (desired, stored) = (object(desired), object(stored));
-    operations(&[cause], &desired, &stored, &|path| !path.ends_with("/image"), &[])
+/// A desired object, and what is stored after it was applied.
+struct Case {
+    desired: Value,
+    stored: Value,
+    /// Fields that other managers have set.
+    others: Vec<String>,
 }
 
-fn replaced(path: &str, value: &Value) -> Vec<Value> {
-    vec![json!({"op": "replace", "path": format!("{CONTAINER}{path}"), "value": value})]
-}
+impl Case {
+    fn new() -> Case {
+        let probe = json!({"tcpSocket": {"port": 1}});
+        let container = |name: &str, port: u16| {
+            json!({"name": name, "image": "a:1", "readinessProbe": probe,
+                "env": [{"name": "LEVEL", "value": "1"}],
+                "ports": [{"name": name, "containerPort": port}],
+                "securityContext": {"allowPrivilegeEscalation": false},
+                "resources": {"requests": {"memory": "1Gi"}}})
+        };
+        let containers = json!([container("main", 80), container("exporter", 90)]);
+        let desired = json!({"metadata": {"name": "a"}, "spec": {
+            "strategy": {"type": "Recreate"},
+            "template": {"spec": {"containers": containers, "volumes": [{"name": "data", "emptyDir": {}}]}},
+        }});
+        let mut stored = desired.clone();
+        stored["spec"]["replicas"] = json!(1);
+        stored["spec"]["strategy"] = json!({"type": "RollingUpdate",
+            "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}});
+        for path in [MAIN, EXPORTER] {
+            let container = stored.pointer_mut(path).unwrap();
+            container["terminationMessagePath"] = json!("/dev/termination-log");
+            container["imagePullPolicy"] = json!("IfNotPresent");
+            container["ports"][0]["protocol"] = json!("TCP");
+            for (field, value) in [("periodSeconds", 10), ("failureThreshold", 3)] {
+                container["readinessProbe"][field] = json!(value);
+            }
+        }
+        Case { desired, stored, others: Vec::new() }
+    }
 
-fn removed(path: &str) -> Vec<Value> {
-    vec![json!({"op": "remove", "path": format!("{CONTAINER}{path}")})]
-}
+    /// Another manager sets a field.
+    fn set(mut self, path: &str, value: Value) -> Case {
+        put(&mut self.stored, path, value);
+        self.others.push(path.to_owned());
+        self
+    }
 
-#[test]
-fn the_smallest_desired_map_around_the_blamed_field_is_replaced() {
-    let rows = [
-        (
-            "resources.requests",
-            "resources",
-            json!({"limits": {"cpu": "1"}}),
-            json!({"limits": {"cpu": "1"}, "requests": {"cpu": "2"}}),
-        ),
-        (
-            "resources.requests",
-            "resources",
-            json!({"requests": {"memory": "1Gi"}}),
-            json!({"requests": {"memory": "1Gi"}, "limits": {"memory": "2Mi"}}),
-        ),
-        (
-            "resources.requests[example.com/gpu]",
-            "resources",
-            json!({"limits": {"example.com/gpu": "2"}}),
-            json!({"limits": {"example.com/gpu": "2"}, "requests": {"example.com/gpu": "1"}}),
-        ),
-        (
-            "readinessProbe.tcpSocket",
-            "readinessProbe",
-            json!({"tcpSocket": {"port": 1}}),
-            json!({"exec": {"command": ["true"]}, "periodSeconds": 5}),
-        ),
-        (
-            "securityContext",
-            "securityContext",
-            json!({"allowPrivilegeEscalation": false}),
-            json!({"allowPrivilegeEscalation": true, "privileged": true}),
-        ),
-    ];
-    for (blamed, block, desired, stored) in rows {
-        let container = |block_of: &Value| json!([{"name": "c", "image": "i", block: block_of}]);
-        let field = format!("containers[3].{blamed}");
-        let found =
-            of_container("FieldValueInvalid", &field, &container(&desired), &container(&stored));
-        assert_eq!(found, replaced(&format!("/{block}"), &desired), "{blamed}");
+    /// The desired state changes.
+    fn desire(mut self, path: &str, value: Value) -> Case {
+        put(&mut self.desired, path, value);
+        self
+    }
+
+    /// The stored object shows a default, or an earlier desired state.
+    fn store(mut self, path: &str, value: Value) -> Case {
+        put(&mut self.stored, path, value);
+        self
+    }
+
+    fn operations(&self, causes: &[(&str, &str)]) -> Vec<Value> {
+        let cause = |(reason, field): &(&str, &str)| Cause {
+            reason: format!("FieldValue{reason}"),
+            field: (*field).to_owned(),
+        };
+        let causes: Vec<_> = causes.iter().map(cause).collect();
+        let owns = |owned: &str, path: &str| {
+            let is_within = |inner: &str, outer: &str| {
+                inner
+                    .strip_prefix(outer)
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            };
+            is_within(owned, path) || is_within(path, owned)
+        };
+        let others = |path: &str| self.others.iter().any(|owned| owns(owned, path));
+        // All but the defaults, which nobody owns.
+        let is_default = |path: &str| {
+            ["Path", "Policy", "protocol", "Seconds", "Threshold", "rollingUpdate"]
+                .iter()
+                .any(|name| path.ends_with(name))
+        };
+        let is_set_by_others = |path: &str| self.others.iter().any(|owned| path.starts_with(owned));
+        let applied = |path: &str| !is_default(path) && !is_set_by_others(path);
+        let owners = Owners { applied: &applied, others: &others };
+        operations(&causes, &self.desired, &self.stored, &owners, &[])
     }
 }
 
+/// Sets, or removes if null, a field or the item of a list at a JSON pointer.
+fn put(object: &mut Value, path: &str, value: Value) {
+    let (parent, name) = path.rsplit_once('/').unwrap();
+    let name = name.replace("~1", "/");
+    match object.pointer_mut(parent).unwrap_or_else(|| panic!("{parent}")) {
+        Value::Array(items) if value.is_null() => drop(items.remove(name.parse().unwrap())),
+        Value::Array(items) => items.push(value),
+        Value::Object(map) if value.is_null() => drop(map.remove(&name)),
+        parent => parent[name] = value,
+    }
+}
+
+fn replaced(path: &str, value: &Value) -> Value {
+    json!({"op": "replace", "path": path, "value": value})
+}
+
+fn removed(path: &str) -> Value {
+    json!({"op": "remove", "path": path})
+}
+
+/// Replaces the field of this name in the first container, and in no other.
+fn replaced_in_main(case: &Case, name: &str) -> [Value; 1] {
+    let path = format!("{MAIN}/{name}");
+    [replaced(&path, case.desired.pointer(&path).unwrap())]
+}
+
+const CONTAINERS: &str = "spec.template.spec.containers";
+
 #[test]
-fn a_list_item_is_found_by_its_key_and_not_by_the_index_of_the_cause() {
-    let variable = json!({"name": "B", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}});
-    let desired = json!([{"name": "c", "env": [variable]}]);
-    let stored =
-        json!([{"name": "c", "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]}]);
-    let found =
-        of_container("FieldValueInvalid", "containers[0].env[0].valueFrom", &desired, &stored);
-    assert_eq!(found, replaced("/env/1", &variable));
+fn the_smallest_desired_map_with_a_field_of_another_manager_is_replaced() {
+    let in_main = |name: &str| format!("{MAIN}/{name}");
+    let exec = json!({"exec": {"command": ["true"]}, "periodSeconds": 5});
+    let admin = json!({"add": ["CAP_SYS_ADMIN"]});
+    for (set, value, reason, blamed, name) in [
+        (
+            "readinessProbe/exec",
+            exec["exec"].clone(),
+            "Forbidden",
+            "readinessProbe.exec",
+            "readinessProbe",
+        ),
+        (
+            "readinessProbe/exec",
+            exec["exec"].clone(),
+            "Forbidden",
+            "readinessProbe.tcpSocket",
+            "readinessProbe",
+        ),
+        (
+            "securityContext/privileged",
+            json!(true),
+            "Invalid",
+            "securityContext",
+            "securityContext",
+        ),
+        (
+            "securityContext/capabilities",
+            admin,
+            "Invalid",
+            "securityContext.capabilities.add",
+            "securityContext",
+        ),
+        (
+            "resources/limits",
+            json!({"memory": "2Mi"}),
+            "Invalid",
+            "resources.requests",
+            "resources",
+        ),
+        ("env/0/valueFrom", json!({"fieldRef": {}}), "Invalid", "env[0].valueFrom", "env/0"),
+    ] {
+        let case = Case::new().set(&in_main(set), value);
+        // The index is that of the merged object.
+        for container in [0, 1, 7] {
+            let field = format!("{CONTAINERS}[{container}].{blamed}");
+            let found = case.operations(&[(reason, &field)]);
+            assert_eq!(found, replaced_in_main(&case, name), "{field}");
+        }
+    }
+}
+
+/// `requests` contains a foreign field, too, but the conflict is with `limits`.
+#[test]
+fn the_resources_of_a_container_are_replaced_together() {
+    let resources = |name: &str| format!("{MAIN}/resources/{name}");
+    let case = Case::new()
+        .set(&resources("limits"), json!({"memory": "2Mi"}))
+        .set(&resources("requests/cpu"), json!("1"));
+    let field = format!("{CONTAINERS}[0].resources.requests");
+    assert_eq!(case.operations(&[("Invalid", &field)]), replaced_in_main(&case, "resources"));
+    // An extended resource loses its limit, and somebody else has set its request.
+    let case = Case::new()
+        .desire(&format!("{MAIN}/resources"), Value::Null)
+        .store(&resources("limits"), json!({"a.b/c": "1"}))
+        .set(&resources("requests/a.b~1c"), json!("1"));
+    let field = format!("{CONTAINERS}[0].resources.limits[a.b/c]");
+    assert_eq!(case.operations(&[("Required", &field)]), [removed(&format!("{MAIN}/resources"))]);
 }
 
 #[test]
-fn an_item_that_has_the_name_of_a_desired_one_is_removed() {
+fn a_list_item_is_found_by_its_key() {
+    let path = format!("{POD}/volumes");
+    let volume = json!({"name": "data", "hostPath": {"path": "/x", "type": ""}});
+    let theirs = json!({"name": "theirs", "emptyDir": {}});
+    let case = Case::new()
+        .store(&format!("{path}/0"), Value::Null)
+        .set(&format!("{path}/0"), theirs)
+        .set(&format!("{path}/1"), volume);
+    let desired = case.desired.pointer(&path).unwrap()[0].clone();
+    let found = case.operations(&[("Forbidden", "spec.template.spec.volumes[0].hostPath")]);
+    assert_eq!(found, [replaced(&format!("{path}/1"), &desired)]);
+}
+
+#[test]
+fn a_default_that_is_forbidden_next_to_the_desired_state_goes() {
+    let case = Case::new();
+    let found = case.operations(&[("Forbidden", "spec.strategy.rollingUpdate")]);
+    assert_eq!(found, [replaced("/spec/strategy", &json!({"type": "Recreate"}))]);
+    let desired = json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0}});
+    let case = Case::new()
+        .desire("/spec/strategy", desired.clone())
+        .set("/spec/strategy/rollingUpdate/maxUnavailable", json!(0));
+    let found = case.operations(&[("Invalid", "spec.strategy.rollingUpdate.maxUnavailable")]);
+    assert_eq!(found, [replaced("/spec/strategy/rollingUpdate", &desired["rollingUpdate"])]);
+}
+
+#[test]
+fn a_name_that_a_desired_item_has_is_taken_from_another() {
+    let ports = format!("{MAIN}/ports");
+    let field = format!("{CONTAINERS}[0].ports[1].name");
     let port =
         |number: u16, name: &str| json!({"containerPort": number, "protocol": "TCP", "name": name});
-    let desired = json!([{"name": "c", "ports": [port(11211, "memcached")]}]);
-    let stored = json!([{"name": "c", "ports": [port(11212, "memcached"), port(9, "other")]}]);
-    let found =
-        of_container("FieldValueDuplicate", "containers[0].ports[1].name", &desired, &stored);
-    assert_eq!(found, removed("/ports/0"));
+    let case = Case::new()
+        .set(&format!("{ports}/1"), port(81, "main"))
+        .set(&format!("{ports}/2"), port(82, "other"));
+    assert_eq!(case.operations(&[("Duplicate", &field)]), [removed(&format!("{ports}/1"))]);
+    let udp = json!({"containerPort": 80, "protocol": "UDP", "name": "main"});
+    let case = Case::new().set(&format!("{ports}/1"), udp);
+    assert_eq!(case.operations(&[("Duplicate", &field)]), [removed(&format!("{ports}/1"))]);
     // A name that two desired ports exchange.
-    let desired = json!([{"name": "c", "ports": [{"containerPort": 80}, port(81, "admin")]}]);
-    let stored = json!([{"name": "c", "ports": [port(80, "admin"), port(81, "other")]}]);
-    let found =
-        of_container("FieldValueDuplicate", "containers[0].ports[1].name", &desired, &stored);
-    assert_eq!(found, replaced("/ports/0", &json!({"containerPort": 80})));
+    let unnamed = json!({"containerPort": 81});
+    let case = Case::new()
+        .desire(&format!("{ports}/1"), unnamed.clone())
+        .store(&format!("{ports}/1"), json!({"containerPort": 81, "protocol": "TCP"}))
+        .set(&format!("{ports}/1/name"), json!("main"))
+        .set(&format!("{ports}/0/name"), json!("other"));
+    let found = case.operations(&[("Duplicate", &field)]);
+    assert_eq!(found, [replaced(&format!("{ports}/1"), &unnamed)]);
 }
 
 #[test]
 fn what_needs_a_field_that_is_no_longer_desired_is_removed() {
-    let desired = json!([{"name": "c", "image": "i"}]);
-    let probe = json!([{"name": "c", "image": "i", "livenessProbe": {"httpGet": {"port": 1}, "periodSeconds": 3}}]);
-    let found = of_container("FieldValueRequired", "containers[0].livenessProbe", &desired, &probe);
-    assert_eq!(found, removed("/livenessProbe"));
-    let both = json!([{"name": "c", "image": "i"}, {"name": "old", "image": "j", "tty": true}]);
-    let found = of_container("FieldValueRequired", "containers[1].image", &desired, &both);
-    assert_eq!(found, [json!({"op": "remove", "path": "/spec/template/spec/containers/1"})]);
-}
-
-#[test]
-fn a_spec_is_never_replaced() {
-    let cause =
-        |field: &str| Cause { reason: "FieldValueInvalid".to_owned(), field: field.to_owned() };
-    let desired = json!({"spec": {"maxUnavailable": 1}});
-    let stored = json!({"spec": {"maxUnavailable": 1, "minAvailable": 1, "own": true}});
-    let foreign = |path: &str| path != "/spec/own";
-    let found = operations(&[cause("spec")], &desired, &stored, &foreign, &[]);
-    assert_eq!(found, [json!({"op": "remove", "path": "/spec/minAvailable"})]);
-    let found = operations(&[cause("spec.other")], &desired, &stored, &foreign, &[]);
-    assert_eq!(found, [Value::Null; 0]);
-}
-
-#[test]
-fn what_a_cause_does_not_blame_stays() {
-    let secret = json!({"secretKeyRef": {"name": "s", "key": "k"}});
-    let variable = |name: &str| json!({"name": name, "valueFrom": secret});
-    let desired = json!([{"name": "c", "env": [variable("A")]}]);
-    let mut ours = variable("A");
-    ours["value"] = json!("1");
-    let stored = json!([{"name": "c", "env": [ours, variable("THEIRS")]}]);
-    let found =
-        of_container("FieldValueInvalid", "containers[0].env[0].valueFrom", &desired, &stored);
-    assert_eq!(found, replaced("/env/0", &variable("A")));
-    let cause = |field: &str| Cause { reason: "FieldValueTooLong".into(), field: field.into() };
-    let desired =
-        json!({"metadata": {"annotations": {"a": "1"}}, "spec": {"template": {"spec": {}}}});
-    let stored = json!({"metadata": {"annotations": {"a": "1", "b": "2"}},
-        "spec": {"template": {"spec": {"hostAliases": []}}}});
-    for field in ["metadata.annotations", "spec.template.spec", ""] {
-        let found = operations(&[cause(field)], &desired, &stored, &|_| true, &[]);
+    let probe = format!("{MAIN}/livenessProbe");
+    let field = format!("{CONTAINERS}[0].livenessProbe");
+    let left = Case::new()
+        .store(&probe, json!({"tcpSocket": {"port": 1}, "failureThreshold": 3}))
+        .set(&format!("{probe}/periodSeconds"), json!(3));
+    assert_eq!(left.operations(&[("Required", &field)]), [removed(&probe)]);
+    // The exporter is no longer desired, and somebody else has set its resources.
+    let container = Case::new()
+        .desire(EXPORTER, Value::Null)
+        .set(&format!("{EXPORTER}/resources/limits"), json!({"cpu": "1"}));
+    let field = format!("{CONTAINERS}[1].image");
+    assert_eq!(container.operations(&[("Required", &field)]), [removed(EXPORTER)]);
+    // Another manager's probe and container stay.
+    let theirs = json!({"name": "sidecar", "image": "b:1", "livenessProbe": {"exec": {}}});
+    let both =
+        Case::new().set(&format!("{POD}/containers/2"), theirs).set(&probe, json!({"exec": {}}));
+    for field in ["[2].image", "[2].livenessProbe", "[0].livenessProbe"] {
+        let found = both.operations(&[("Required", &format!("{CONTAINERS}{field}"))]);
         assert_eq!(found, [Value::Null; 0], "{field}");
     }
 }
 
 #[test]
+fn the_object_stays_as_it_is_if_another_manager_is_not_the_reason() {
+    let case = Case::new()
+        .set(&format!("{MAIN}/tty"), json!(true))
+        .set(&format!("{MAIN}/readinessProbe/exec"), json!({}))
+        .set(&format!("{POD}/initContainers"), json!([{"name": "init", "image": "i"}]))
+        .set("/spec/minReadySeconds", json!(1));
+    for (reason, field) in [
+        ("Invalid", "metadata.annotations"),
+        ("Invalid", ""),
+        ("Invalid", "spec"),
+        ("Invalid", "spec.template.spec"),
+        ("Invalid", "spec.template.spec.containers[0].image"),
+        ("NotFound", "spec.template.spec.initContainers[0].volumeMounts[0].name"),
+        ("Duplicate", "spec.template.spec.containers[0].ports[1].name"),
+        ("Invalid", "spec.strategy.rollingUpdate.maxSurge"),
+        ("Invalid", "spec.unknown[0].x"),
+    ] {
+        let probe = ("Forbidden", "spec.template.spec.containers[0].readinessProbe.exec");
+        for causes in [&[(reason, field)][..], &[probe, (reason, field)]] {
+            assert_eq!(case.operations(causes), [Value::Null; 0], "{causes:?}");
+        }
+    }
+}
+
+#[test]
+fn a_blamed_field_of_a_spec_goes_alone() {
+    let case = Case::new()
+        .set(&format!("{POD}/hostUsers"), json!(false))
+        .set(&format!("{POD}/hostNetwork"), json!(true));
+    let found = case.operations(&[("Forbidden", "spec.template.spec.hostUsers")]);
+    assert_eq!(found, [removed(&format!("{POD}/hostUsers"))]);
+}
+
+#[test]
 fn operations_on_one_list_come_last_position_first_and_none_is_within_another() {
-    let ports = |numbers: &[u16]| {
-        let port = |number: &u16| json!({"port": number, "protocol": "TCP", "nodePort": 30_000});
-        json!({"spec": {"ports": numbers.iter().map(port).collect::<Vec<_>>()}})
-    };
-    let numbers: Vec<u16> = (1..=12).collect();
-    let unwanted: Vec<Value> =
-        [1, 10].map(|at| json!({"op": "remove", "path": format!("/spec/ports/{at}")})).to_vec();
-    let cause = Cause {
-        reason: "FieldValueDuplicate".to_owned(),
-        field: "spec.ports[0].nodePort".to_owned(),
-    };
-    let desired = ports(&[1]);
-    let found =
-        operations(&[cause.clone(), cause], &desired, &ports(&numbers), &|_| true, &unwanted);
-    let paths: Vec<_> = found.iter().map(|operation| operation["path"].as_str().unwrap()).collect();
-    let expected: Vec<String> = (1..12).rev().map(|at| format!("/spec/ports/{at}")).collect();
-    assert_eq!(paths, expected);
+    let cause = Cause { reason: "FieldValueInvalid".to_owned(), field: "spec.a.b".to_owned() };
+    let (desired, stored) = (json!({"spec": {"a": {}}}), json!({"spec": {"a": {"b": 1}}}));
+    let owners = Owners { applied: &|_| false, others: &|_| true };
+    let paths = ["/spec/ports/2", "/spec/ports/10", "/spec/ports/10/x", "/spec/a/c", "/spec/a"];
+    let unwanted: Vec<_> = paths.iter().map(|path| removed(path)).collect();
+    let found = operations(&[cause.clone(), cause], &desired, &stored, &owners, &unwanted);
+    let ports = ["/spec/ports/10", "/spec/ports/2"].map(removed);
+    assert_eq!(found, [&ports[..], &[removed("/spec/a")]].concat());
 }
 
 #[test]
