@@ -106,6 +106,15 @@ fn of_resources() -> Vec<Case> {
     ]
 }
 
+/// Another source of a volume that a container mounts.
+fn of_volumes() -> Vec<Case> {
+    let volumes = json!([{"name": "cache", "mountPath": "/cache", "emptyDir": {}}]);
+    let app = json!({"image": "shop:1", "replicas": 0, "volumes": volumes});
+    let on_node = json!({"name": "cache", "hostPath": {"path": "/tmp", "type": ""}});
+    let moved = json!([replace("/spec/template/spec/volumes/0", on_node)]);
+    vec![("volume", APP, app, DEPLOYMENT, moved)]
+}
+
 /// Additions under a key that the operator has set.
 fn of_duplicates() -> Vec<Case> {
     let app = json!({"image": "shop:1", "replicas": 0, "ports": [{"port": 80}],
@@ -190,6 +199,7 @@ async fn what_was_changed_such_that_an_apply_would_be_refused_is_restored() {
         of_container_ports(),
         of_rights(),
         of_resources(),
+        of_volumes(),
         of_duplicates(),
         of_nodes(),
     ];

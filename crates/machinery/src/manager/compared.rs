@@ -233,7 +233,7 @@ fn compare_lists(
             return;
         }
         for (number, (wanted, observed)) in wanted.iter().zip(observed).enumerate() {
-            compare(found, &at.inner(&number.to_string()), wanted, observed);
+            compare_items(found, &at.inner(&number.to_string()), wanted, observed);
         }
         return;
     };
@@ -243,7 +243,7 @@ fn compare_lists(
     for (wanted, place) in wanted.iter().zip(&places) {
         let key = wanted[keys[0]].to_string();
         match place {
-            Some(place) => compare(found, &at.inner(&key), wanted, &observed[*place]),
+            Some(place) => compare_items(found, &at.inner(&key), wanted, &observed[*place]),
             None => found.push((at.inner(&key).path(), Value::Null)),
         }
     }
@@ -258,6 +258,23 @@ fn compare_lists(
     if is_ordered(at, wanted) && !places.is_sorted() {
         found.push((at.path(), json!(places)));
     }
+}
+
+/// Compares two items of a list. An empty map in an item has a meaning: a volume with `emptyDir: {}`, a peer with
+/// `podSelector: {}`. Elsewhere it equals an absent one: the API server drops `labels: {}`.
+fn compare_items(
+    found: &mut Vec<(String, Value)>,
+    at: &Place<'_>,
+    wanted: &Value,
+    observed: &Value,
+) {
+    let fields = wanted.as_object().into_iter().flatten();
+    for (field, _) in
+        fields.filter(|(field, value)| **value == json!({}) && observed[*field].is_null())
+    {
+        found.push((at.inner(field).path(), Value::Null));
+    }
+    compare(found, at, wanted, observed);
 }
 
 /// Returns whether the keys of two items of a list are equal.
@@ -411,6 +428,19 @@ mod tests {
         assert_eq!(difference(&wanted, &twice).as_deref(), Some("containers.\"a\".env.\"B\""));
         observed["containers"][1]["args"] = json!(["x", "y"]);
         assert_eq!(difference(&wanted, &observed).as_deref(), Some("containers.\"a\".args"));
+    }
+
+    #[test]
+    fn an_empty_map_counts_in_an_item_of_a_list_only() {
+        let volumes = |volume: Value| json!({"volumes": [volume]});
+        let (empty, other) =
+            (json!({"name": "a", "emptyDir": {}}), json!({"name": "a", "hostPath": {"path": "/"}}));
+        let place = difference(&volumes(empty), &volumes(other));
+        assert_eq!(place.as_deref(), Some("volumes.\"a\".emptyDir"));
+        let peers = |peer: Value| json!({"from": [peer]});
+        let all = peers(json!({"podSelector": {}}));
+        assert!(difference(&all, &peers(json!({"namespaceSelector": {}}))).is_some());
+        assert_eq!(difference(&json!({"labels": {}}), &json!({})), None);
     }
 
     #[test]

@@ -3,12 +3,12 @@
 //!
 //! Guarantees
 //! - The object changes only if an operation is found for every cause. Otherwise another manager's field is not the
-//!   reason, and the error is for the user.
+//!   reason, and the error is for the user. References to what another cause blames (`FieldValueNotFound`) follow it.
 //! - An operation replaces the smallest desired map or list item around the blamed field that contains a field of
 //!   another manager. That manager's fields in it are lost.
-//! - `metadata`, `spec`, a pod template and a container are never replaced. In them, only the blamed field goes.
-//! - A field or list item that is no longer desired is removed if it would be invalid without the fields that this
-//!   manager applied to it.
+//! - `spec`, a pod template and a container are never replaced. In them, only the blamed field goes. `metadata` stays.
+//! - A field or list item that is no longer desired is removed if it is blamed for what is left of it without the
+//!   fields that this manager applied.
 
 use serde_json::{Value, json};
 
@@ -30,8 +30,8 @@ pub(super) struct Owners<'a> {
 #[derive(Debug, PartialEq, Eq)]
 enum Step<'a> {
     Field(&'a str),
-    /// Any item of a list. The index of a cause is that of the merged object, which only the API server knows.
-    Item,
+    /// An item of a list, by its index in the merged object.
+    Item(usize),
 }
 
 /// What the search found at or below a field.
@@ -66,7 +66,7 @@ pub(super) fn operations(
         (path, operation.get("value").cloned())
     };
     let mut all: Vec<_> = unwanted.iter().map(known).collect();
-    for cause in causes {
+    for cause in causes.iter().filter(|cause| cause.reason != "FieldValueNotFound") {
         let mut search = Search { cause, owners, operations: Vec::new() };
         search.resolve("", &Place::ROOT, (Some(desired), Some(stored)), &steps(&cause.field));
         if search.operations.is_empty() {
@@ -100,12 +100,17 @@ impl Search<'_> {
         steps: &[Step<'_>],
     ) -> Found {
         let Some(stored) = stored else { return Found::Nothing };
+        if let (Some((Step::Item(index), rest)), Value::Array(items)) =
+            (steps.split_first(), stored)
+        {
+            let desired = desired.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+            return self.item(pointer, at, (desired, items), (*index, rest));
+        }
         let Some(desired) = desired else { return self.undesired(pointer, steps) };
         let found = match steps.split_first() {
             // The API server compares requests with limits, and blames one of them.
             _ if pointer.ends_with("/resources") => Found::Nothing,
-            None => Found::Nothing,
-            Some((Step::Item, rest)) => self.items(pointer, at, (desired, stored), rest),
+            None | Some((Step::Item(_) | Step::Field("metadata"), _)) => Found::Nothing,
             Some((Step::Field(name), rest)) => {
                 let (inner, pair) = (at.inner(name), (desired.get(name), stored.get(name)));
                 let below = below(pointer, name);
@@ -132,55 +137,55 @@ impl Search<'_> {
 
     /// Resolves the cause in a field or item that exists and is not desired.
     fn undesired(&mut self, pointer: &str, steps: &[Step<'_>]) -> Found {
-        let (is_applied, is_foreign) =
-            ((self.owners.applied)(pointer), (self.owners.others)(pointer));
+        let is_applied = (self.owners.applied)(pointer);
+        let is_foreign = (self.owners.others)(pointer);
         match self.cause.reason.as_str() {
-            // What is left of it once the fields of this manager go.
-            "FieldValueRequired" if is_applied => self.push(pointer, None),
-            "FieldValueRequired" => Found::Nothing,
-            // An item of another manager's list is its own concern.
-            _ if steps.contains(&Step::Item) => Found::Nothing,
             // A default can be forbidden, too: the pace of a strategy that is no longer desired.
             "FieldValueForbidden" if is_foreign || !is_applied => Found::Blamed,
+            // The API server removes the fields of this manager only.
+            _ if is_foreign && is_applied => self.push(pointer, None),
+            // What another manager has set needs none of this manager's fields, and its lists are its own concern.
+            "FieldValueRequired" => Found::Nothing,
+            _ if steps.iter().any(|step| matches!(step, Step::Item(_))) => Found::Nothing,
             _ if is_foreign => Found::Blamed,
             _ => Found::Nothing,
         }
     }
 
-    /// Resolves the cause in each item of a list that can be meant.
-    fn items(
+    /// Resolves the cause in an item of a list that is merged by keys.
+    fn item(
         &mut self,
         pointer: &str,
         at: &Place<'_>,
-        (desired, stored): (&Value, &Value),
-        steps: &[Step<'_>],
+        (desired, stored): (&[Value], &[Value]),
+        (index, steps): (usize, &[Step<'_>]),
     ) -> Found {
-        let (Some(wanted), Some(items)) = (desired.as_array(), stored.as_array()) else {
-            return Found::Nothing;
-        };
-        let Some(keys) = keys(at, items) else { return Found::Nothing };
-        let mut found = Found::Nothing;
-        for (index, item) in items.iter().enumerate() {
-            let path = below(pointer, &index.to_string());
-            let same = wanted.iter().find(|wanted| has_same_keys(keys, wanted, item));
-            let of_item = match (self.cause.reason.as_str(), steps) {
-                ("FieldValueDuplicate", [Step::Field(name)]) => {
-                    self.duplicate(&path, name, (same, item), wanted)
-                }
-                _ if same.is_some() => self.resolve(&path, at, (same, Some(item)), steps),
-                // A container that loses its image. An item of another manager needs none of this manager's fields.
-                ("FieldValueRequired", [Step::Field(name)])
-                    if (self.owners.applied)(&below(&path, name)) =>
-                {
-                    self.push(&path, None)
-                }
-                _ => Found::Nothing,
-            };
-            if of_item == Found::Operation {
-                found = of_item;
+        let Some(keys) = keys(at, stored) else { return Found::Nothing };
+        let path = |index: usize| below(pointer, &index.to_string());
+        let of_stored = |item: &Value| desired.iter().find(|it| has_same_keys(keys, it, item));
+        if let ("FieldValueDuplicate", [Step::Field(name)]) = (self.cause.reason.as_str(), steps) {
+            let mut found = Found::Nothing;
+            for (index, item) in stored.iter().enumerate() {
+                let is_freed = self.duplicate(&path(index), name, (of_stored(item), item), desired);
+                found = if is_freed == Found::Operation { is_freed } else { found };
             }
+            return found;
         }
-        found
+        let goes = |index: &usize| {
+            let (path, item) = (path(*index), &stored[*index]);
+            of_stored(item).is_none()
+                && (self.owners.applied)(&path)
+                && !(self.owners.others)(&path)
+        };
+        let merged = merged(keys, desired, stored);
+        let mut merged = merged.into_iter().filter(|index| !index.as_ref().is_some_and(goes));
+        let Some(Some(index)) = merged.nth(index) else { return Found::Nothing };
+        let item = &stored[index];
+        match of_stored(item) {
+            Some(desired) => self.resolve(&path(index), at, (Some(desired), Some(item)), steps),
+            None if (self.owners.applied)(&path(index)) => self.push(&path(index), None),
+            None => Found::Nothing,
+        }
     }
 
     /// Takes a value, such as the name of a port, from a list item that is not desired to have it, if a desired item
@@ -222,13 +227,33 @@ impl Search<'_> {
     }
 }
 
-/// Returns whether a map contains more than one concern: `metadata`, a `spec`, a template, a container.
+/// Returns the indexes of stored items in the order in which server-side apply merges a list (structured-merge-diff,
+/// typed/merge.go); `None` for a new item. A stored item that is not desired keeps its place before the next shared
+/// one.
+fn merged(keys: &[&str], desired: &[Value], stored: &[Value]) -> Vec<Option<usize>> {
+    let is_desired = |item: &Value| desired.iter().any(|it| has_same_keys(keys, it, item));
+    let index_of = |item: &Value| stored.iter().position(|it| has_same_keys(keys, item, it));
+    let (mut all, mut from) = (Vec::new(), 0);
+    for item in desired {
+        let index = index_of(item);
+        while from < stored.len() && index != Some(from) && !is_desired(&stored[from]) {
+            all.push(Some(from));
+            from += 1;
+        }
+        all.push(index);
+        while from < stored.len() && all.contains(&Some(from)) {
+            from += 1;
+        }
+    }
+    all.extend((from..stored.len()).filter(|index| !is_desired(&stored[*index])).map(Some));
+    all
+}
+
+/// Returns whether a map contains more than one concern: a `spec`, a template, a container.
 fn is_wide(pointer: &str) -> bool {
     let mut names = pointer.rsplit('/');
     let (name, list) = (names.next().unwrap_or_default(), names.next().unwrap_or_default());
-    matches!(name, "" | "metadata" | "spec")
-        || name.ends_with("emplate")
-        || list.ends_with("ontainers")
+    matches!(name, "" | "spec") || name.ends_with("emplate") || list.ends_with("ontainers")
 }
 
 /// Returns the JSON pointer to a field, or to an item by its index.
@@ -242,8 +267,7 @@ fn steps(field: &str) -> Vec<Step<'_>> {
     let mut rest = field;
     while !rest.is_empty() {
         if let Some((key, after)) = rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-            let is_index = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_digit());
-            steps.push(if is_index { Step::Item } else { Step::Field(key) });
+            steps.push(key.parse().map_or(Step::Field(key), Step::Item));
             rest = after;
             continue;
         }

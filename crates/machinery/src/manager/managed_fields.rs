@@ -62,40 +62,54 @@ impl<V: Resource> Context<V> {
         } else {
             child
         };
-        let mut answer = client.apply::<C>(key, &only).await.map_err(conflict_if_another);
-        if let Err(error) = &answer
-            && may_be_hindered(error)
-        {
-            match self.clear_the_way(desired, options, child, error).await {
-                Ok(None) => {}
-                // An apply would start from the stored object.
-                Ok(Some(cleared)) if client.is_dry_run() => return Ok(cleared),
-                Ok(Some(_)) => {
-                    let mut pending = only.clone();
-                    pending["metadata"]["annotations"][C::Keep::APPLIED] =
-                        json!(format!("{}/{PENDING}", self.controller.parts.controller()));
-                    answer = client.apply(key, &pending).await.map_err(conflict_if_another);
-                    if answer.is_ok() {
-                        self.leave_to_the_apply::<C>(key, child.uid()).await?;
-                        answer = client.apply(key, &only).await.map_err(conflict_if_another);
-                    } else {
-                        // The object was written, so that this attempt counts, too.
-                        let subject = (child.uid(), 0);
-                        self.controller.throttle.wrote(subject, desired.hash, Instant::now());
+        let answer = client.apply::<C>(key, &only).await.map_err(conflict_if_another);
+        let applied = match answer {
+            Err(error) if may_be_hindered(&error) => {
+                match self.clear_the_way(desired, options, child, &error).await {
+                    // An apply would start from the stored object.
+                    Ok(Some(cleared)) if client.is_dry_run() => return Ok(cleared),
+                    Ok(Some(_)) => {
+                        let applied = self.apply_after_patch::<C>(key, only).await;
+                        applied.inspect_err(|_| {
+                            // The object was written, so that this attempt counts, too.
+                            let subject = (child.uid(), 0);
+                            self.controller.throttle.wrote(subject, desired.hash, Instant::now());
+                        })
                     }
+                    // Without the conflicting fields, the object would be invalid, too: the first error is the useful
+                    // one.
+                    Err(problem) if !problem.api_error().is_some_and(may_be_hindered) => {
+                        Err(problem)
+                    }
+                    Ok(None) | Err(_) => Err(failed::<C>("update", key, error)),
                 }
-                // The object would be invalid without the conflicting fields, too: the first error is the useful
-                // one.
-                Err(problem) if problem.api_error().is_some_and(may_be_hindered) => {}
-                Err(problem) => return Err(problem),
             }
-        }
-        let applied = answer.map_err(|error| failed::<C>("update", key, error))?;
+            answer => answer.map_err(|error| failed::<C>("update", key, error)),
+        }?;
         if client.is_dry_run() {
             return Ok(applied);
         }
         let unwanted = options.unwanted_in(&applied, &|_| true);
         Ok(self.patch_exactly(&applied, unwanted).await?.unwrap_or(applied))
+    }
+
+    /// Applies to an object that this manager has patched, and removes the patch from managedFields. Otherwise a later
+    /// apply would not remove these fields.
+    async fn apply_after_patch<C: Resource>(
+        &self,
+        key: &ObjectKey,
+        desired: Value,
+    ) -> Result<C, Problem> {
+        let apply = async |desired: &Value| {
+            let applied = self.client().apply::<C>(key, desired).await;
+            applied.map_err(|error| failed::<C>("update", key, conflict_if_another(error)))
+        };
+        let mut pending = desired.clone();
+        pending["metadata"]["annotations"][C::Keep::APPLIED] =
+            json!(format!("{}/{PENDING}", self.controller.parts.controller()));
+        let applied = apply(&pending).await?;
+        self.leave_to_the_apply::<C>(key, applied.uid()).await?;
+        apply(&desired).await
     }
 
     /// Makes this manager the only owner of the fields that it applied and no longer desires. Otherwise an apply
@@ -303,8 +317,12 @@ impl<C> ManagedFields<C> {
     }
 
     /// Returns whether a manager other than `manager` owns the field at this JSON pointer, or a part of it. A patch
-    /// or update of `manager` itself counts: its next apply does not remove these fields.
+    /// or update of `manager` itself counts: its next apply does not remove these fields. Without an apply of
+    /// `manager`, the owners were cleared, and every field counts.
     fn is_of_others(&self, manager: &str, pointer: &str) -> bool {
+        if self.applied_by(manager).is_none() {
+            return true;
+        }
         let is_other = |entry: &&Value| is_of_object(entry) && !is_of(manager, entry, "Apply");
         let mut others = self.entries().filter(is_other);
         others.any(|entry| holds(&entry["fieldsV1"], &self.object, pointer))

@@ -14,9 +14,10 @@ use crate::world::{
     DEPLOYMENT, FOO, GENERIC_DAEMON, Kind, MEMCACHED, POD, has_condition, is_ready,
 };
 
-/// The maximum number of writes to children that one edit may cause: for each of two children a
-/// change, one more to clear its way, and one that another manager's write preceded.
-const WRITES_PER_STEP: usize = 6;
+/// The maximum number of writes to children that one edit may cause. A refused apply to an object that has other
+/// owners takes six: own what goes, apply, remove what conflicts, apply, disown the removal, apply. The other child
+/// takes one.
+const WRITES_PER_STEP: usize = 7;
 
 /// Meaning of more pods than wanted although Ready is True.
 enum Surplus {
