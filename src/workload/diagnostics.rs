@@ -94,19 +94,15 @@ pub enum Ask {
 #[derive(Debug, Default)]
 struct State {
     bucket: Bucket,
-    /// Entries by node labels.
-    nodes: HashMap<String, Entry>,
+    entries: HashMap<Subject, Entry>,
     /// Number of lists of nodes that failed since the last success, and the end of the pause.
     nodes_failed: (u32, Option<Instant>),
-    /// Entries by UID of the owned object.
-    children: HashMap<Uid, Entry>,
     swept: Option<Instant>,
 }
 
 /// The last result for one subject.
 #[derive(Debug, Clone, Default)]
 struct Entry {
-    generation: i64,
     evidence: Evidence,
     /// Time of the result.
     since: Option<Instant>,
@@ -178,36 +174,25 @@ enum Known {
     Wait(Instant),
 }
 
-/// The subject of a result: an owned object, by UID and generation, or the nodes with these labels.
-#[derive(Debug, Clone, Copy)]
-enum Subject<'a> {
+/// The subject of a result.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Subject {
+    /// An owned object, by UID and generation.
     Child(Uid, i64),
-    Nodes(&'a str),
+    /// The nodes with these labels.
+    Nodes(String),
 }
 
 impl State {
-    fn entry(&mut self, subject: Subject<'_>) -> &mut Entry {
-        match subject {
-            Subject::Nodes(labels) => self.nodes.entry(labels.to_owned()).or_default(),
-            Subject::Child(uid, generation) => {
-                let entry = self.children.entry(uid).or_default();
-                if entry.generation != generation {
-                    *entry = Entry { generation, ..Entry::default() };
-                }
-                entry
-            }
-        }
-    }
-
     /// Returns a result that can be used now, and the time until which it is used. A result without a problem
     /// is used for at least `enough`.
     fn fresh(
-        &mut self,
-        subject: Subject<'_>,
+        &self,
+        subject: &Subject,
         enough: Duration,
         now: Instant,
     ) -> Option<(Evidence, Instant)> {
-        let entry = self.entry(subject);
+        let entry = self.entries.get(subject)?;
         let is_open = |node: &NodeState| !node.is_lost() && node.taint(&[]).is_none();
         let is_well = entry.evidence.nodes.found().is_none_or(|nodes| nodes.iter().all(is_open));
         let enough = entry.since.map(|since| since + enough).filter(|_| is_well);
@@ -216,7 +201,7 @@ impl State {
     }
 
     /// Looks up a subject in the cache.
-    fn look_up(&mut self, subject: Subject<'_>, enough: Duration, now: Instant) -> Known {
+    fn look_up(&mut self, subject: &Subject, enough: Duration, now: Instant) -> Known {
         self.sweep(now);
         if let Some((evidence, until)) = self.fresh(subject, enough, now) {
             return Known::Fresh(evidence, until);
@@ -225,17 +210,15 @@ impl State {
         if let (Subject::Nodes(_), Some(until)) = (subject, paused) {
             return Known::Wait(until);
         }
-        let mut turn = self.entry(subject).turn;
-        let taken = self.bucket.take(&mut turn, now);
-        self.entry(subject).turn = turn;
-        match taken {
+        let entry = self.entries.entry(subject.clone()).or_default();
+        match self.bucket.take(&mut entry.turn, now) {
             Ok(()) => Known::ListNow,
             Err(at) => Known::Wait(at),
         }
     }
 
     /// Stores a result. A failed result is not stored, and pauses lists.
-    fn answered(&mut self, subject: Subject<'_>, evidence: &Evidence, now: Instant) -> Instant {
+    fn answered(&mut self, subject: &Subject, evidence: &Evidence, now: Instant) -> Instant {
         let is_of_nodes = matches!(subject, Subject::Nodes(_));
         if evidence.has_failed() {
             if is_of_nodes {
@@ -259,7 +242,7 @@ impl State {
         } else {
             now + if explains { FRESH } else { UNEXPLAINED }
         };
-        let entry = self.entry(subject);
+        let entry = self.entries.entry(subject.clone()).or_default();
         (entry.evidence, entry.since, entry.until) = (evidence.clone(), Some(now), Some(until));
         until
     }
@@ -270,12 +253,13 @@ impl State {
         if now.duration_since(swept) < FRESH {
             return;
         }
-        let is_of_use = |at: Option<Instant>| at.is_some_and(|at| now < at + FRESH);
-        self.children.retain(|_, entry| is_of_use(entry.until) || is_of_use(entry.turn));
-        self.children.shrink_to_fit();
-        // Entries of daemons without a problem are used again.
-        let is_of_use = |at: Option<Instant>| at.is_some_and(|at| now < at + SELDOM + FRESH);
-        self.nodes.retain(|_, entry| is_of_use(entry.until) || is_of_use(entry.turn));
+        self.entries.retain(|subject, entry| {
+            // The nodes of daemons without a problem are used again.
+            let again = if matches!(subject, Subject::Nodes(_)) { SELDOM } else { Duration::ZERO };
+            let is_of_use = |at: Option<Instant>| at.is_some_and(|at| now < at + again + FRESH);
+            is_of_use(entry.until) || is_of_use(entry.turn)
+        });
+        self.entries.shrink_to_fit();
         self.swept = Some(now);
     }
 }
@@ -319,8 +303,8 @@ impl Diagnostics {
         labels: Option<&str>,
         enough: Duration,
     ) -> (Evidence, Instant) {
-        let subject = Subject::Nodes(labels.unwrap_or_default());
-        if let Some(known) = self.state.lock().fresh(subject, enough, Instant::now()) {
+        let subject = Subject::Nodes(labels.unwrap_or_default().to_owned());
+        if let Some(known) = self.state.lock().fresh(&subject, enough, Instant::now()) {
             return known;
         }
         // Concurrent callers share the result.
@@ -328,7 +312,7 @@ impl Diagnostics {
             return (Evidence::failed(), Instant::now() + PAUSE);
         };
         let list = Evidence::of_nodes(client, labels);
-        let nodes = self.answer(subject, enough, DEADLINE_OF_NODES, list).await;
+        let nodes = self.answer(&subject, enough, DEADLINE_OF_NODES, list).await;
         drop(turn);
         nodes
     }
@@ -341,17 +325,18 @@ impl Diagnostics {
     ) -> (Evidence, Instant) {
         let subject = Subject::Child(child.meta.uid, child.meta.generation);
         let list = Evidence::of_child(client, child, events, Time::now());
-        self.answer(subject, Duration::ZERO, DEADLINE, list).await
+        self.answer(&subject, Duration::ZERO, DEADLINE, list).await
     }
 
     /// Removes an owned object that is ready or deleted. Its next problem is a new one.
-    pub fn forget(&self, child: Uid) {
-        self.state.lock().children.remove(&child);
+    pub fn forget<S: Workload>(&self, child: &Child<S>) {
+        let subject = Subject::Child(child.meta.uid, child.meta.generation);
+        self.state.lock().entries.remove(&subject);
     }
 
     async fn answer(
         &self,
-        subject: Subject<'_>,
+        subject: &Subject,
         enough: Duration,
         deadline: Duration,
         list: impl Future<Output = Evidence>,
@@ -577,10 +562,10 @@ mod tests {
 
     fn lists(state: &mut State, (uid, generation): (Uid, i64), now: Instant) -> bool {
         let subject = Subject::Child(uid, generation);
-        matches!(state.look_up(subject, NOT, now), Known::ListNow)
+        matches!(state.look_up(&subject, NOT, now), Known::ListNow)
     }
 
-    fn of_child(uid: Uid) -> Subject<'static> {
+    fn of_child(uid: Uid) -> Subject {
         Subject::Child(uid, 1)
     }
 
@@ -593,10 +578,10 @@ mod tests {
         while let Some(now) = turns.iter().min().copied().filter(|now| *now < start + FRESH) {
             let n = turns.iter().position(|turn| *turn == now).unwrap();
             let subject = of_child(uid(n as u8));
-            match state.look_up(subject, NOT, now) {
+            match state.look_up(&subject, NOT, now) {
                 Known::ListNow => {
                     sent.push(now);
-                    turns[n] = state.answered(subject, &crashing(), now);
+                    turns[n] = state.answered(&subject, &crashing(), now);
                 }
                 Known::Wait(turn) => turns[n] = turn,
                 Known::Fresh(_, until) => turns[n] = until,
@@ -616,13 +601,11 @@ mod tests {
         let (mut state, start) = (State::default(), Instant::now());
         let (first, later) = ((uid(1), 1), |seconds| start + Duration::from_secs(seconds));
         assert!(lists(&mut state, first, start));
-        state.answered(of_child(uid(1)), &crashing(), start);
+        state.answered(&of_child(uid(1)), &crashing(), start);
         assert!(!lists(&mut state, first, later(29)));
         assert!(lists(&mut state, (uid(1), 2), later(29)), "another generation");
-        assert!(lists(&mut state, (uid(1), 1), later(29)), "the former is forgotten");
-        state.answered(of_child(uid(1)), &crashing(), later(29));
-        assert!(lists(&mut state, first, later(60)));
-        state.answered(of_child(uid(1)), &found(Vec::new()), later(60));
+        assert!(lists(&mut state, first, later(30)));
+        state.answered(&of_child(uid(1)), &found(Vec::new()), later(60));
         assert!(lists(&mut state, first, later(66)), "it explained nothing");
     }
 
@@ -630,11 +613,11 @@ mod tests {
     fn a_failed_list_pauses_all_lists_and_is_not_used_again() {
         let (mut state, start) = (State::default(), Instant::now());
         assert!(lists(&mut state, (uid(1), 1), start));
-        let until = state.answered(of_child(uid(1)), &Evidence::failed(), start);
+        let until = state.answered(&of_child(uid(1)), &Evidence::failed(), start);
         assert_eq!(until, start + PAUSE);
         let soon = start + Duration::from_secs(1);
         assert!(
-            matches!(state.look_up(of_child(uid(2)), NOT, soon), Known::Wait(at) if at == until)
+            matches!(state.look_up(&of_child(uid(2)), NOT, soon), Known::Wait(at) if at == until)
         );
         assert!(lists(&mut state, (uid(2), 1), until));
         assert!(lists(&mut state, (uid(1), 1), until));
@@ -647,34 +630,33 @@ mod tests {
     #[test]
     fn daemons_with_the_same_labels_share_one_list_of_nodes() {
         let (mut state, start) = (State::default(), Instant::now());
-        let (logs, disks) = (Subject::Nodes("logs"), Subject::Nodes("disk=ssd"));
-        assert!(matches!(state.look_up(logs, NOT, start), Known::ListNow));
+        let (logs, disks) = (Subject::Nodes("logs".into()), Subject::Nodes("disk=ssd".into()));
+        assert!(matches!(state.look_up(&logs, NOT, start), Known::ListNow));
         let of = |count| Answer::Found(vec![node(); count].into());
-        state.answered(logs, &Evidence { nodes: of(0), ..Evidence::default() }, start);
+        state.answered(&logs, &Evidence { nodes: of(0), ..Evidence::default() }, start);
         for second in 0..30 {
             let at = start + Duration::from_secs(second);
-            assert!(matches!(state.look_up(logs, NOT, at), Known::Fresh(..)), "{second} s");
+            assert!(matches!(state.look_up(&logs, NOT, at), Known::Fresh(..)), "{second} s");
         }
-        assert!(matches!(state.look_up(logs, NOT, start + FRESH), Known::ListNow));
-        assert!(matches!(state.look_up(logs, SELDOM, start + FRESH), Known::Fresh(..)), "enough");
+        assert!(matches!(state.look_up(&logs, NOT, start + FRESH), Known::ListNow));
+        assert!(matches!(state.look_up(&logs, SELDOM, start + FRESH), Known::Fresh(..)), "enough");
         let start = start + FRESH;
-        assert!(matches!(state.look_up(disks, NOT, start), Known::ListNow), "other nodes");
-        state.answered(disks, &Evidence { nodes: of(5000), ..Evidence::default() }, start);
+        assert!(matches!(state.look_up(&disks, NOT, start), Known::ListNow), "other nodes");
+        state.answered(&disks, &Evidence { nodes: of(5000), ..Evidence::default() }, start);
         let later = start + Duration::from_secs(329);
-        assert!(matches!(state.look_up(disks, NOT, later), Known::Fresh(..)), "they are many");
+        assert!(matches!(state.look_up(&disks, NOT, later), Known::Fresh(..)), "they are many");
     }
 
     #[test]
     fn a_failed_list_of_nodes_pauses_those_of_nodes_only_and_for_longer_each_time() {
         let (mut state, mut now) = (State::default(), Instant::now());
+        let (all, some) = (Subject::Nodes(String::new()), Subject::Nodes("a".into()));
         let failed = Evidence::failed();
         let mut pauses = Vec::new();
         for _ in 0..8 {
-            assert!(matches!(state.look_up(Subject::Nodes(""), NOT, now), Known::ListNow));
-            let until = state.answered(Subject::Nodes(""), &failed, now);
-            assert!(
-                matches!(state.look_up(Subject::Nodes("a"), NOT, now), Known::Wait(at) if at == until)
-            );
+            assert!(matches!(state.look_up(&all, NOT, now), Known::ListNow));
+            let until = state.answered(&all, &failed, now);
+            assert!(matches!(state.look_up(&some, NOT, now), Known::Wait(at) if at == until));
             assert!(lists(&mut state, (uid(1), 1), now));
             pauses.push(until.duration_since(now).as_secs());
             now = until;
@@ -756,11 +738,11 @@ mod tests {
     fn what_is_not_asked_for_any_more_takes_no_memory() {
         let (mut state, start) = (State::default(), Instant::now());
         for n in 0..100 {
-            state.look_up(of_child(uid(n)), NOT, start);
-            state.answered(of_child(uid(n)), &crashing(), start);
+            state.look_up(&of_child(uid(n)), NOT, start);
+            state.answered(&of_child(uid(n)), &crashing(), start);
         }
-        state.look_up(of_child(uid(0)), NOT, start + 3 * FRESH);
-        assert_eq!(state.children.len(), 1);
+        state.look_up(&of_child(uid(0)), NOT, start + 3 * FRESH);
+        assert_eq!(state.entries.len(), 1);
     }
 
     #[test]

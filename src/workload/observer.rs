@@ -91,7 +91,7 @@ impl Observer {
         let unclear = S::is_to_be_explained(child);
         if first.level == Level::Ready && !unclear {
             self.progress.forget(object.uid());
-            self.diagnostics.forget(child.meta.uid);
+            self.diagnostics.forget(child);
             if looking.label.is_none() {
                 return (first, Action::Done);
             }
