@@ -43,6 +43,21 @@ enum Next {
     Watch,
 }
 
+/// Failures since a watch last made progress.
+#[derive(Debug, Default)]
+struct Failures {
+    /// Number of streaming lists that broke off, failed or timed out since the last complete list.
+    streams_cut: u32,
+    /// Number of "too large resource version" responses since the last complete list.
+    too_large: u32,
+    /// Number of lists without a lower bound, since the last complete list, that were older than `held`.
+    regressed: u32,
+    /// Number of watches without events: internal errors, immediate ends, timeouts.
+    stuck: u32,
+    /// A list followed an expired version.
+    relisted: bool,
+}
+
 /// Makes all decisions of a reflector.
 #[derive(Debug)]
 pub(super) struct Machine {
@@ -54,24 +69,12 @@ pub(super) struct Machine {
     state: State,
     /// The end of the time for which the server is assumed to lack streaming lists.
     no_streaming_until: Option<Instant>,
-    /// The next list has no lower bound, because the server refused it. The response is still refused if it is older
-    /// than `held`.
+    /// The next list has no lower bound: the server refused it, or etcd is to answer and not a watch cache that lags.
+    /// The response is still refused if it is older than `held`.
     unbounded: bool,
-    /// The next list has no bound, so that etcd answers it and not a watch cache that lags.
-    consistent: bool,
-    /// Number of streaming lists that broke off, failed or timed out since the last complete list.
-    streams_cut: u32,
-    /// Number of consecutive "too large resource version" responses.
-    too_large: u32,
-    /// Number of consecutive lists without a lower bound that were older than `held`.
-    regressed: u32,
-    /// Number of consecutive watches without events since `held` last moved: internal errors, immediate ends,
-    /// timeouts.
-    stuck: u32,
+    failures: Failures,
     /// Start of the silence of the watches while the server has newer versions.
     overtaken_since: Option<Instant>,
-    /// A list followed an expired version, and no watch has made progress since.
-    relisted: bool,
     metadata_only: bool,
     backoff: Backoff,
     rng: fastrand::Rng,
@@ -86,13 +89,8 @@ impl Machine {
             state: State::Starting,
             no_streaming_until: None,
             unbounded: false,
-            consistent: false,
-            streams_cut: 0,
-            too_large: 0,
-            regressed: 0,
-            stuck: 0,
+            failures: Failures::default(),
             overtaken_since: None,
-            relisted: false,
             metadata_only,
             backoff: Backoff::new(rng.fork()),
             rng,
@@ -147,7 +145,7 @@ impl Machine {
 
     /// Lists now, or after the wait that the server requested.
     fn refresh(&mut self, now: Instant) -> Vec<Action> {
-        self.consistent = true;
+        self.unbounded = true;
         if let Phase::Waiting { next, asked: true, .. } = &mut self.phase {
             *next = Next::List(Reason::Refresh);
             return Vec::new();
@@ -294,9 +292,7 @@ impl Machine {
     fn progress(&mut self, moved: bool) {
         if let (true, Phase::Watching { progressed, .. }) = (moved, &mut self.phase) {
             *progressed = true;
-            self.stuck = 0;
-            self.too_large = 0;
-            self.relisted = false;
+            self.failures = Failures::default();
             self.backoff.start_over();
         }
     }
@@ -307,10 +303,10 @@ impl Machine {
         let why = match (at, held) {
             (None, _) => "the API server sent a list without a resourceVersion".to_owned(),
             (Some(at), Some(held)) if at.is_older_than(&held) => {
-                self.regressed += u32::from(self.unbounded || self.consistent);
+                self.failures.regressed += u32::from(self.unbounded);
                 // A server that ignores the bound is asked without it.
                 self.unbounded = true;
-                if self.regressed >= REWOUND {
+                if self.failures.regressed >= REWOUND {
                     regressed = Some(ResourceVersionRegressed {
                         held: held.to_string(),
                         at: at.to_string(),
@@ -324,12 +320,10 @@ impl Machine {
                 self.held = Some(at.clone());
                 (self.heard, self.overtaken_since) = (now, None);
                 self.unbounded = false;
-                self.consistent = false;
-                self.too_large = 0;
-                self.regressed = 0;
                 // The next watch without events leads to a list again.
-                self.stuck = self.stuck.min(STUCK - 1);
-                self.streams_cut = 0;
+                let stuck = self.failures.stuck.min(STUCK - 1);
+                self.failures =
+                    Failures { stuck, relisted: self.failures.relisted, ..Failures::default() };
                 return Ok(vec![Action::Commit(at)]);
             }
         };

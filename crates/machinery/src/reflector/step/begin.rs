@@ -59,7 +59,7 @@ impl Machine {
     }
 
     fn bound(&self) -> Option<String> {
-        self.held.as_ref().filter(|_| !self.unbounded && !self.consistent).map(Position::to_string)
+        self.held.as_ref().filter(|_| !self.unbounded).map(Position::to_string)
     }
 
     pub(super) fn watch(&mut self, now: Instant) -> Vec<Action> {

@@ -41,8 +41,8 @@ impl Machine {
                     Class::Internal | Class::ServerBehind | Class::Unanswered => true,
                     Class::Expired | Class::Refused | Class::Forbidden | Class::NotServed => false,
                 };
-                self.streams_cut += u32::from(cut);
-                if failure.class == Class::Refused || self.streams_cut >= STREAMS_CUT {
+                self.failures.streams_cut += u32::from(cut);
+                if failure.class == Class::Refused || self.failures.streams_cut >= STREAMS_CUT {
                     if failure.retry_after.is_none() {
                         return self.fall_back(now);
                     }
@@ -97,7 +97,7 @@ impl Machine {
     fn watch_failed(&mut self, failure: &Failure, now: Instant) -> Vec<Action> {
         let next = match failure.class {
             // The server requests a list in this way. It is a failure only if a list did not help.
-            Class::Expired if !self.relisted => return self.stale_then_list(failure, now),
+            Class::Expired if !self.failures.relisted => return self.stale_then_list(failure, now),
             Class::Expired => Next::List(Reason::Expired),
             Class::Refused => {
                 self.unbounded = true;
@@ -113,14 +113,14 @@ impl Machine {
 
     /// Returns the step after a watch that delivers nothing and perhaps never will. Lists may still work.
     fn next_of_stuck(&mut self) -> Next {
-        self.stuck += 1;
-        if self.stuck >= STUCK { Next::List(Reason::Stuck) } else { Next::Watch }
+        self.failures.stuck += 1;
+        if self.failures.stuck >= STUCK { Next::List(Reason::Stuck) } else { Next::Watch }
     }
 
     /// Counts a "too large resource version" response. Returns whether to drop the bound.
     fn lagging(&mut self) -> bool {
-        self.too_large += 1;
-        self.unbounded |= self.too_large >= TOO_LARGE;
+        self.failures.too_large += 1;
+        self.unbounded |= self.failures.too_large >= TOO_LARGE;
         self.unbounded
     }
 
@@ -176,7 +176,7 @@ impl Machine {
     }
 
     pub(super) fn stale_then_list(&mut self, failure: &Failure, now: Instant) -> Vec<Action> {
-        self.relisted = true;
+        self.failures.relisted = true;
         let mut actions = self.enter(State::Stale, now, Some(failure.why.clone()));
         actions.extend(self.list(Reason::Expired, now));
         actions
