@@ -66,6 +66,13 @@ pub enum RejectionCause {
     Write,
 }
 
+/// An accepted write: the stored and the resulting object, and the response.
+struct Tried {
+    before: Option<Value>,
+    after: Option<Value>,
+    answer: Bytes,
+}
+
 /// Attempts to get the stored and the resulting object at one version.
 const TRIES: usize = 3;
 
@@ -85,7 +92,7 @@ impl Client {
         let sent = request.body().clone();
         let tried = self.try_write(verb, kind, request, &path).await;
         let (before, after, answer) = match tried {
-            Ok((before, after, answer)) => (before, Ok(after), Ok(answer)),
+            Ok(Tried { before, after, answer }) => (before, Ok(after), Ok(answer)),
             Err(error) => (None, Err(Rejection::of(&error)), Err(error)),
         };
         reports.answered(DryWrite { verb, kind: *kind, path, subresource, sent, before, after });
@@ -100,7 +107,7 @@ impl Client {
         kind: &Kind,
         request: Request<Bytes>,
         path: &str,
-    ) -> Result<(Option<Value>, Option<Value>, Bytes), Error> {
+    ) -> Result<Tried, Error> {
         let mut tries = 0;
         loop {
             tries += 1;
@@ -112,7 +119,7 @@ impl Client {
                 version(before) != version(after)
             });
             if !is_between || tries == TRIES {
-                return Ok((before, after, answer));
+                return Ok(Tried { before, after, answer });
             }
         }
     }

@@ -250,7 +250,11 @@ impl Candidate {
                     Asked::Read => self.sent(&record, version),
                     Asked::Create | Asked::Update => Some(sent).filter(|_| !self.has_seen(version)),
                 };
-                self.meet((uid, &record, version), renewed.is_some(), now);
+                let is_given = renewed.is_none()
+                    && record.holder() == Some(&self.me)
+                    && !self.has_seen(version)
+                    && !self.is_own_term(&record);
+                self.meet(uid, &record, is_given, now);
                 self.see(record, version, now);
                 let permitted = now >= self.not_before && !self.giving_up;
                 if let Some(sent) = renewed.filter(|_| self.holds()) {
@@ -392,18 +396,9 @@ impl Candidate {
     /// Records the current Lease. If it replaced another, the old holder may not know this yet; nor may that of a
     /// Lease in between, which this process never saw. They were deleted by `now` at the latest, so no holder can
     /// write once the old Lease's duration has passed since `now`. The same applies if another client has made this
-    /// process the holder.
-    fn meet(
-        &mut self,
-        (uid, record, version): (Uid, &Record, ResourceVersion),
-        is_written: bool,
-        now: Duration,
-    ) {
+    /// process the holder (`is_given`).
+    fn meet(&mut self, uid: Uid, record: &Record, is_given: bool, now: Duration) {
         let own = self.config.lease_duration;
-        let is_given = !is_written
-            && record.holder() == Some(&self.me)
-            && !self.has_seen(version)
-            && !self.is_own_term(record);
         if let Some((known, theirs)) = self.known
             && (known != uid || is_given)
         {

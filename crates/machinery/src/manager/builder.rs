@@ -12,12 +12,15 @@ use futures::future::BoxFuture;
 use super::context::ControllerState;
 use super::context::Declared;
 use super::function::{Finalizer, Function};
-use super::kinds::{ControllerDeps, Informers, Step};
+use super::kinds::{ControllerDeps, InStep, Informers};
+use super::leading::WhileLeading;
 use super::wiring::{self, WiringError};
 use super::{Context, Manager, Shared};
 #[cfg(any(test, feature = "testing"))]
 use crate::client::Client;
-use crate::controller::{Action, Handle, Name, Options, Problem, Program, Reconciler, enqueue};
+use crate::controller::{
+    Action, Controller, Handle, Name, Options, Problem, Program, Reconciler, enqueue,
+};
 use crate::informer;
 use crate::object::{ObjectKey, Resource};
 use crate::store::{Delta, Index};
@@ -412,24 +415,19 @@ impl<V: Resource> ControllerBuilder<V> {
         let views = declared.clone();
         let add: Add = Box::new(move |shared, informers, program| {
             let mut parts = shared.parts(name, informers.clone(), declared.clone());
-            let step = Step {
+            let (of_barrier, views) = (informers.clone(), declared.clone());
+            let barrier = shared.lead.barrier(name, move |term| of_barrier.refreshed(&views, term));
+            let reconciler = InStep {
+                reconciler: WhileLeading { reconciler: make(&parts)?, barrier: barrier.clone() },
                 controller: name,
                 is_held_back: AtomicBool::default(),
                 informers: informers.clone(),
                 views: declared.clone(),
             };
-            let (reconciler, informer) = (make(&parts)?, parts.informer::<V>()?);
-            let options = shared.observed(name, options);
-            let (of_barrier, views) = (informers.clone(), declared.clone());
-            let barrier = shared.lead.barrier(name, move |term| of_barrier.refreshed(&views, term));
-            let of_objects = (informer, filter);
-            let (mut program, controller, first) = shared.lead.control(
-                program,
-                name,
-                (reconciler, step, options),
-                of_objects,
-                &barrier,
-            );
+            let controller = Controller::new(name, reconciler, shared.observed(name, options));
+            let handle = controller.handle();
+            let (mut program, first) =
+                barrier.attach(program, parts.informer::<V>()?.clone(), filter, handle.queue());
             for (name, ending) in endings {
                 let ending = ending(&parts)?;
                 program = program.task(name, |stop| async move {
@@ -437,8 +435,8 @@ impl<V: Resource> ControllerBuilder<V> {
                     ending.await;
                 });
             }
-            shared.watch_queue(name, &controller.handle());
-            parts.handle = Some(controller.handle());
+            shared.watch_queue(name, &handle);
+            parts.handle = Some(handle);
             let listens = handlers.into_iter().map(|handler| handler(&parts));
             let listens = listens.collect::<Result<Vec<Listen>, _>>()?;
             let synced = informers.synced_except_forbidden(&declared);

@@ -143,11 +143,6 @@ impl<V: Resource> Declared for Declaration<V> {
 /// created twice.
 pub(super) struct InStep<R> {
     pub(super) reconciler: R,
-    pub(super) step: Step,
-}
-
-/// The views of a controller.
-pub(super) struct Step {
     pub(super) controller: &'static str,
     /// True if the last key was delayed.
     pub(super) is_held_back: AtomicBool,
@@ -160,10 +155,9 @@ const OUT_OF_STEP: Duration = Duration::from_secs(10);
 
 impl<R: Reconciler> Reconciler for InStep<R> {
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Problem> {
-        let Step { informers, views, .. } = &self.step;
-        if !informers.have_synced_in(views, key.namespace()) {
-            if !self.step.is_held_back.swap(true, Ordering::Relaxed) {
-                let (controller, namespace) = (self.step.controller, key.namespace());
+        if !self.informers.have_synced_in(&self.views, key.namespace()) {
+            if !self.is_held_back.swap(true, Ordering::Relaxed) {
+                let (controller, namespace) = (self.controller, key.namespace());
                 tracing::warn!(
                     controller,
                     %namespace,
@@ -172,7 +166,7 @@ impl<R: Reconciler> Reconciler for InStep<R> {
             }
             return Ok(Action::RequeueAfter(OUT_OF_STEP));
         }
-        self.step.is_held_back.store(false, Ordering::Relaxed);
+        self.is_held_back.store(false, Ordering::Relaxed);
         self.reconciler.reconcile(key).await
     }
 

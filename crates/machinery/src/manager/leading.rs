@@ -13,12 +13,12 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
 use super::builder::{Filter, Listen};
-use super::kinds::{InStep, Step, Synced};
+use super::kinds::Synced;
 use super::lease_events::LeaseEvents;
 use super::wiring::WiringError;
 use super::{Error, Manager};
 use crate::client::{self, Client};
-use crate::controller::{Action, Controller, Options, Problem, Program, Reconciler};
+use crate::controller::{Action, Problem, Program, Reconciler};
 use crate::events::Recorder;
 use crate::informer::Informer;
 use crate::leader_election::{self, Boottime, Config, Elector, Leadership};
@@ -64,6 +64,7 @@ pub(super) struct Barrier {
     passed: watch::Sender<u64>,
     refresh: Arc<dyn Fn(u64) -> Synced + Send + Sync>,
     controller: &'static str,
+    skipped: Arc<Skipped>,
 }
 
 /// The election, if there is one.
@@ -170,49 +171,6 @@ impl Lease {
 // === impl Lead ===
 
 impl Lead {
-    /// Adds a controller that works while this process leads and catches up when it leads again. Also returns the
-    /// function that adds its handler, to be called before any other.
-    pub(super) fn control<R: Reconciler, V: Resource>(
-        &self,
-        program: Program,
-        name: &'static str,
-        (reconciler, step, options): (R, Step, Options),
-        (informer, filter): (&Informer<V>, Option<Filter<V>>),
-        barrier: &Barrier,
-    ) -> (Program, Controller<InStep<WhileLeading<R>>>, Listen) {
-        let skipped = Arc::new(Skipped::default());
-        let reconciler =
-            WhileLeading { reconciler, barrier: barrier.clone(), skipped: skipped.clone() };
-        let controller = Controller::new(name, InStep { reconciler, step }, options);
-        let queue = controller.handle().queue().clone();
-        if self.leadership.is_none() {
-            return (program, controller, Box::new(|| {}));
-        }
-        let (deleted, objects) = (skipped.clone(), informer.store());
-        let informer = informer.clone();
-        let note = move |delta: &Delta<V>, _| {
-            if filter.as_ref().is_none_or(|filter| filter(delta)) {
-                deleted.note(delta);
-            }
-        };
-        let listen = Box::new(move || informer.handle(note));
-        let keep = barrier.clone().keep();
-        let program = program.task(format!("the barrier of {name}"), |stop| async move {
-            tokio::select! {
-                () = stop.requested() => {}
-                never = keep => match never {},
-            }
-        });
-        let catch_up = catch_up(barrier.clone(), skipped, objects, queue);
-        let program = program.task(format!("the catching up of {name}"), |stop| async move {
-            tokio::select! {
-                () = stop.requested() => {}
-                never = catch_up => match never {},
-            }
-        });
-        (program, controller, listen)
-    }
-
     /// Returns the barrier of `controller`; `refresh` lists its views again.
     pub(super) fn barrier(
         &self,
@@ -220,13 +178,49 @@ impl Lead {
         refresh: impl Fn(u64) -> Synced + Send + Sync + 'static,
     ) -> Barrier {
         let (leadership, refresh) = (self.leadership.clone(), Arc::new(refresh));
-        Barrier { leadership, passed: watch::Sender::new(0), refresh, controller }
+        let (passed, skipped) = (watch::Sender::new(0), Arc::default());
+        Barrier { leadership, passed, refresh, controller, skipped }
     }
 }
 
 // === impl Barrier ===
 
 impl Barrier {
+    /// Adds the tasks of a new leader: it opens the barrier, and enqueues what was skipped. Also returns the function
+    /// that adds the handler for deleted objects, to be called before any other.
+    pub(super) fn attach<V: Resource>(
+        &self,
+        program: Program,
+        informer: Informer<V>,
+        filter: Option<Filter<V>>,
+        queue: &WorkQueue<ObjectKey>,
+    ) -> (Program, Listen) {
+        if self.leadership.is_none() {
+            return (program, Box::new(|| {}));
+        }
+        let (name, keep) = (self.controller, self.clone().keep());
+        let program = program.task(format!("the barrier of {name}"), |stop| async move {
+            tokio::select! {
+                () = stop.requested() => {}
+                never = keep => match never {},
+            }
+        });
+        let catch_up = self.clone().catch_up(informer.store(), queue.clone());
+        let program = program.task(format!("the catching up of {name}"), |stop| async move {
+            tokio::select! {
+                () = stop.requested() => {}
+                never = catch_up => match never {},
+            }
+        });
+        let skipped = self.skipped.clone();
+        let note = move |delta: &Delta<V>, _| {
+            if filter.as_ref().is_none_or(|filter| filter(delta)) {
+                skipped.note(delta);
+            }
+        };
+        (program, Box::new(move || informer.handle(note)))
+    }
+
     /// Returns the term in which this process can work: it leads, and its stores have caught up. 0 without an
     /// election.
     fn open_term(&self) -> Option<u64> {
@@ -286,14 +280,32 @@ impl Barrier {
             tracing::debug!(controller, term, "The stores have caught up");
         }
     }
+
+    /// After regaining the lease, enqueues every object, and every deleted key that was not reconciled yet. (Skipped
+    /// keys are not kept in the queue: they would be retried for as long as another process leads. A process that
+    /// never led has skipped none, as its handlers are added later.)
+    async fn catch_up<V: Object>(
+        self,
+        objects: Store<V>,
+        queue: WorkQueue<ObjectKey>,
+    ) -> Infallible {
+        loop {
+            self.skipped.any.notified().await;
+            self.opened().await;
+            let gone: Vec<_> = self.skipped.gone.lock().iter().cloned().collect();
+            gone.iter().for_each(|key| queue.add_with(key, Priority::Low));
+            for object in objects.list() {
+                queue.add_with(object.key(), Priority::Low);
+            }
+        }
+    }
 }
 
 /// A reconciler that skips reconciles while another process leads. Every write checks leadership anyway, but a
 /// reconcile refused at its first write is no failure and must not increase the key's backoff.
 pub(super) struct WhileLeading<R> {
-    reconciler: R,
-    barrier: Barrier,
-    skipped: Arc<Skipped>,
+    pub(super) reconciler: R,
+    pub(super) barrier: Barrier,
 }
 
 /// The reconciles that were skipped while another process led.
@@ -307,19 +319,19 @@ struct Skipped {
 impl<R: Reconciler> Reconciler for WhileLeading<R> {
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Problem> {
         let Some(term) = self.barrier.open_term() else {
-            self.skipped.any.notify_one();
+            self.barrier.skipped.any.notify_one();
             return Ok(Action::Done);
         };
         // Removed before the reconcile, which does not cover a later deletion.
-        let taken = self.skipped.gone.lock().take(key);
-        let mut taken = TakenDeletion { key: taken, skipped: &self.skipped };
+        let taken = self.barrier.skipped.gone.lock().take(key);
+        let mut taken = TakenDeletion { key: taken, skipped: &self.barrier.skipped };
         let Some(action) = self.within_term(term, self.reconciler.reconcile(key)).await else {
-            self.skipped.any.notify_one();
+            self.barrier.skipped.any.notify_one();
             return Ok(Action::Done);
         };
         // A refusal after the loss of leadership is no failure: the catch-up repeats the reconcile.
         if action.is_err() && self.barrier.open_term() != Some(term) {
-            self.skipped.any.notify_one();
+            self.barrier.skipped.any.notify_one();
             return Ok(Action::Done);
         }
         let action = action?;
@@ -369,26 +381,6 @@ impl Skipped {
     }
 }
 
-/// After regaining the lease, enqueues every object, and every deleted key that was not reconciled yet. (Skipped
-/// keys are not kept in the queue: they would be retried for as long as another process leads. A process that never
-/// led has skipped none, as its handlers are added later.)
-async fn catch_up<V: Object>(
-    barrier: Barrier,
-    skipped: Arc<Skipped>,
-    objects: Store<V>,
-    queue: WorkQueue<ObjectKey>,
-) -> Infallible {
-    loop {
-        skipped.any.notified().await;
-        barrier.opened().await;
-        let gone: Vec<_> = skipped.gone.lock().iter().cloned().collect();
-        gone.iter().for_each(|key| queue.add_with(key, Priority::Low));
-        for object in objects.list() {
-            queue.add_with(object.key(), Priority::Low);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use tokio::time::sleep;
@@ -420,7 +412,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn passes_skipped_while_another_led_are_made_up_for_when_this_process_leads_again() {
-        let (leadership, skipped) = (Leadership::of_tests(), Arc::new(Skipped::default()));
+        let leadership = Leadership::of_tests();
         let (mut writer, objects) = store::new(Vec::new());
         let keys = ["a", "b"].map(|name| ObjectKey::new("ns", name));
         for key in &keys {
@@ -430,16 +422,12 @@ mod tests {
         let lead = Lead { leadership: Some(leadership.clone()) };
         let barrier = lead.barrier("test", |_| Box::pin(std::future::ready(())));
         tokio::spawn(barrier.clone().keep());
-        let reconciler = WhileLeading {
-            reconciler: reconciled.clone(),
-            barrier: barrier.clone(),
-            skipped: skipped.clone(),
-        };
+        let reconciler = WhileLeading { reconciler: reconciled.clone(), barrier: barrier.clone() };
         let controller = Controller::new("test", reconciler, Options::default());
         let queue = controller.handle().queue().clone();
         tokio::spawn(controller.run(std::future::pending()));
-        let deleted = skipped.clone();
-        tokio::spawn(catch_up(barrier, skipped, objects, queue.clone()));
+        let deleted = barrier.skipped.clone();
+        tokio::spawn(barrier.catch_up(objects, queue.clone()));
 
         queue.add(&keys[0]);
         sleep(Duration::from_secs(3600)).await;
@@ -505,15 +493,16 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_reconcile_does_not_go_on_in_another_term_than_its_own() {
         for other in [false, true] {
-            let (leadership, skipped) = (Leadership::of_tests(), Arc::new(Skipped::default()));
+            let leadership = Leadership::of_tests();
             let lead = Lead { leadership: Some(leadership.clone()) };
             let barrier = lead.barrier("test", |_| Box::pin(std::future::ready(())));
+            let skipped = barrier.skipped.clone();
             tokio::spawn(barrier.clone().keep());
             leadership.permit(true);
             sleep(MOMENT).await;
             let (answer, writes) = (Arc::new(Notify::new()), Arc::default());
             let reconciler = Waits(answer.clone(), Arc::clone(&writes));
-            let reconciler = WhileLeading { reconciler, barrier, skipped: skipped.clone() };
+            let reconciler = WhileLeading { reconciler, barrier };
             let key = ObjectKey::new("ns", "a");
             let reconcile = tokio::spawn(async move { reconciler.reconcile(&key).await });
             sleep(MOMENT).await;
@@ -531,10 +520,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_reconcile_covers_no_deletion_that_comes_meanwhile() {
-        let (skipped, key) = (Arc::new(Skipped::default()), ObjectKey::new("ns", "a"));
         let barrier = Lead::default().barrier("test", |_| Box::pin(std::future::ready(())));
+        let (skipped, key) = (barrier.skipped.clone(), ObjectKey::new("ns", "a"));
         let reconciler = Deletes(skipped.clone(), Mutex::default());
-        let reconciler = WhileLeading { reconciler, barrier, skipped: skipped.clone() };
+        let reconciler = WhileLeading { reconciler, barrier };
         skipped.gone.lock().insert(key.clone());
         for left in [true, true, false] {
             let _ = reconciler.reconcile(&key).await;
