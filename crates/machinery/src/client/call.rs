@@ -153,7 +153,7 @@ impl Client {
     pub async fn get<V: Resource>(&self, key: &ObjectKey) -> Result<V, Error> {
         let kind = self.kind::<V>();
         let url = Url::object(&kind, key, None)?;
-        let body = self.call("get", &kind, request("GET", url)?.empty()).await?;
+        let body = self.call("get", &kind, get(url, JSON)?).await?;
         decode(&body)
     }
 
@@ -332,45 +332,26 @@ pub(super) fn decode<V: DeserializeOwned>(body: &[u8]) -> Result<V, Error> {
     serde_json::from_slice(body).map_err(|_| Error::decode::<V>(body))
 }
 
-/// An incomplete request.
-pub(super) struct Draft(http::request::Builder);
+/// Returns a request without a body. `accept` is the representation of the response.
+pub(super) fn get(url: Url, accept: &'static str) -> Result<Request<Bytes>, Error> {
+    let request = Request::get(url.into_string()).header(http::header::ACCEPT, accept);
+    request.body(Bytes::new()).map_err(|error| Error::Request(error.to_string()))
+}
 
-/// Begins a request.
-pub(super) fn request(method: &str, url: Url) -> Result<Draft, Error> {
-    let uri = http::Uri::try_from(url.into_string())
-        .map_err(|error| Error::Request(error.to_string()))?;
-    Ok(Draft(Request::builder().method(method).uri(uri).header(http::header::ACCEPT, JSON)))
+/// Returns a request with a body of this type.
+pub(super) fn send(
+    method: &str,
+    url: Url,
+    content_type: &'static str,
+    body: Vec<u8>,
+) -> Result<Request<Bytes>, Error> {
+    let request = Request::builder().method(method).uri(url.into_string());
+    let request = request.header(http::header::ACCEPT, JSON);
+    let request = request.header(http::header::CONTENT_TYPE, content_type);
+    request.body(Bytes::from(body)).map_err(|error| Error::Request(error.to_string()))
 }
 
 pub(super) const JSON: &str = "application/json";
-
-impl Draft {
-    /// Requests a representation other than plain JSON.
-    pub(super) fn accept(mut self, kind: &'static str) -> Draft {
-        if let Some(headers) = self.0.headers_mut() {
-            headers.insert(http::header::ACCEPT, http::HeaderValue::from_static(kind));
-        }
-        self
-    }
-
-    /// Finishes without a body.
-    pub(super) fn empty(self) -> Request<Bytes> {
-        self.finish(Bytes::new())
-    }
-
-    /// Finishes with a body of type `kind`.
-    pub(super) fn body(self, kind: &'static str, body: Vec<u8>) -> Request<Bytes> {
-        Draft(self.0.header(http::header::CONTENT_TYPE, kind)).finish(Bytes::from(body))
-    }
-
-    pub(super) fn header(self, name: http::HeaderName, value: &'static str) -> Draft {
-        Draft(self.0.header(name, value))
-    }
-
-    fn finish(self, body: Bytes) -> Request<Bytes> {
-        self.0.body(body).expect("method, URI and headers were valid when they were set")
-    }
-}
 
 #[cfg(test)]
 mod tests;

@@ -17,17 +17,6 @@ impl std::fmt::Debug for Config {
     }
 }
 
-/// Source of the configuration.
-#[derive(Debug, PartialEq, Eq)]
-enum Source {
-    /// An explicitly named file.
-    File(PathBuf),
-    /// The files that KUBECONFIG names, or `~/.kube/config`.
-    Default,
-    /// The ServiceAccount of the pod.
-    InCluster,
-}
-
 /// Finds the API server: the kubeconfig at `kubeconfig`, else KUBECONFIG, else `~/.kube/config`, else the cluster of
 /// the pod. `context` selects a context of the kubeconfig. The proxy of the kubeconfig takes precedence over the
 /// environment's (`HTTPS_PROXY`, `NO_PROXY`).
@@ -40,20 +29,25 @@ pub async fn config(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<
     let named: Vec<PathBuf> = named.collect();
     let home = std::env::home_dir().map(|home| home.join(".kube/config"));
     let home = home.filter(|path| path.is_file());
-    let is_any = !named.is_empty() || home.is_some();
-    let mut config = match source(kubeconfig, is_any, context)? {
-        Source::File(path) => {
+    let mut config = match (kubeconfig, home) {
+        (Some(path), _) => {
             let which = format!("the kubeconfig {}", path.display());
-            selected(&which, Kubeconfig::read_from(&path), context).await?
+            selected(&which, Kubeconfig::read_from(path), context).await?
         }
-        Source::Default if named.is_empty() => {
-            let file = Kubeconfig::read_from(home.unwrap_or_default());
-            selected("~/.kube/config", file, context).await?
-        }
-        Source::Default => {
+        _ if !named.is_empty() => {
             selected("the kubeconfig that KUBECONFIG names", Ok(merged(&named)?), context).await?
         }
-        Source::InCluster => kube::Config::incluster().map_err(|why| {
+        (None, Some(home)) => {
+            selected("~/.kube/config", Kubeconfig::read_from(home), context).await?
+        }
+        (None, None) if context.is_some() => {
+            return Err(Error::Config(format!(
+                "there is no kubeconfig in which to look for the context {}: set KUBECONFIG or \
+                 --kubeconfig",
+                context.unwrap_or_default()
+            )));
+        }
+        (None, None) => kube::Config::incluster().map_err(|why| {
             Error::Config(format!(
                 "no API server is known: there is neither --kubeconfig nor KUBECONFIG nor \
                  ~/.kube/config, and this is not a pod with a ServiceAccount ({why}); name a \
@@ -154,22 +148,6 @@ fn authority_file(file: &Kubeconfig, context: Option<&str>) -> Option<PathBuf> {
     cluster.certificate_authority.as_ref().filter(|_| !has_data).map(PathBuf::from)
 }
 
-fn source(
-    explicit: Option<&Path>,
-    default_exists: bool,
-    context: Option<&str>,
-) -> Result<Source, Error> {
-    match (explicit, default_exists, context) {
-        (Some(path), _, _) => Ok(Source::File(path.to_owned())),
-        (None, true, _) => Ok(Source::Default),
-        (None, false, None) => Ok(Source::InCluster),
-        (None, false, Some(context)) => Err(Error::Config(format!(
-            "there is no kubeconfig in which to look for the context {context}: set KUBECONFIG or \
-             --kubeconfig"
-        ))),
-    }
-}
-
 #[allow(clippy::needless_pass_by_value)] // It is passed to `map_err`.
 fn unusable(which: &str, why: KubeconfigError) -> Error {
     Error::Config(format!("{which} cannot be used: {why}"))
@@ -178,20 +156,6 @@ fn unusable(which: &str, why: KubeconfigError) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_named_file_comes_before_the_default_and_the_default_before_the_cluster() {
-        let file = Path::new("/x");
-        assert_eq!(source(Some(file), true, None).unwrap(), Source::File(file.to_owned()));
-        assert_eq!(source(None, true, Some("c")).unwrap(), Source::Default);
-        assert_eq!(source(None, false, None).unwrap(), Source::InCluster);
-    }
-
-    #[test]
-    fn a_context_without_a_kubeconfig_is_not_ignored() {
-        let error = source(None, false, Some("prod")).unwrap_err().to_string();
-        assert!(error.contains("prod") && error.contains("KUBECONFIG"), "{error}");
-    }
 
     #[tokio::test]
     async fn a_file_that_is_not_there_is_named() {

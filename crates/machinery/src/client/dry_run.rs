@@ -14,7 +14,7 @@ use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
 use super::Error;
-use super::call::{Client, decode, request};
+use super::call::{Client, JSON, decode, get};
 use super::query::{Url, by_name};
 use crate::object::Kind;
 
@@ -130,7 +130,7 @@ impl Client {
         let (collection, name) = path.rsplit_once('/').unwrap_or(("", path));
         let name = percent_decode_str(name).decode_utf8_lossy();
         let url = Url::at(collection).with("fieldSelector", &by_name(&name));
-        let list = self.call("list", kind, request("GET", url)?.empty()).await?;
+        let list = self.call("list", kind, get(url, JSON)?).await?;
         let mut list: Value = decode(&list)?;
         Ok(list["items"].get_mut(0).map(Value::take))
     }

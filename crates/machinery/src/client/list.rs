@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use bytes::BytesMut;
 
-use super::call::{Client, request};
+use super::call::{Client, get};
 use super::item_scanner::{Envelope, ItemScanner, ItemVisitor};
 use super::query::{Url, by_name};
 use super::types::{Page, PageEnd, Scope, Undecodable};
@@ -101,7 +101,7 @@ impl Client {
         let kind = self.kind::<V>();
         let url = Url::list(&kind, scope, page)?;
         let mut observe = self.observe("list", &kind);
-        let answer = self.open(request("GET", url)?.accept(accept).empty(), &mut observe).await?;
+        let answer = self.open(get(url, accept)?, &mut observe).await?;
         let code = answer.status().as_u16();
         let mut body = answer.into_body();
         let mut scanner = ItemScanner::default();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::Error;
-use super::call::{Client, request};
+use super::call::{Client, JSON, get};
 use super::query::Url;
 use crate::object::Kind;
 
@@ -34,7 +34,7 @@ impl Client {
     }
 
     async fn is_ready(&self) -> Result<(), Error> {
-        self.call("get", &KIND, request("GET", Url::at(PATH))?.empty()).await.map(drop)
+        self.call("get", &KIND, get(Url::at(PATH), JSON)?).await.map(drop)
     }
 }
 

@@ -8,24 +8,8 @@ use super::Error;
 use super::types::{Page, Scope, WatchFrom};
 use crate::object::{Kind, ObjectKey};
 
-/// Bytes that are escaped in a parameter (RFC 3986, unreserved characters are not).
+/// Bytes that are escaped in a path segment or a parameter: all but RFC 3986's unreserved characters.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-/// Bytes that are escaped in a path segment, where sub-delimiters, `:` and `@` are allowed: names such as
-/// `system:node` stay readable in logs of the API server.
-const ESCAPED_IN_PATH: &AsciiSet = &ESCAPED
-    .remove(b':')
-    .remove(b'@')
-    .remove(b'!')
-    .remove(b'$')
-    .remove(b'&')
-    .remove(b'\'')
-    .remove(b'(')
-    .remove(b')')
-    .remove(b'*')
-    .remove(b'+')
-    .remove(b',')
-    .remove(b';')
-    .remove(b'=');
 
 /// A path and its query.
 #[derive(Debug)]
@@ -150,7 +134,7 @@ pub(super) fn segment<'a>(what: &str, name: &'a str) -> Result<Cow<'a, str>, Err
     if !is_name(name) {
         return Err(Error::Request(format!("{name:?} is no {what}")));
     }
-    Ok(utf8_percent_encode(name, ESCAPED_IN_PATH).into())
+    Ok(utf8_percent_encode(name, ESCAPED).into())
 }
 
 /// Returns the field selector for this name (`EscapeValue` in k8s.io/apimachinery, pkg/fields).
@@ -242,7 +226,7 @@ mod tests {
     #[test]
     fn a_name_that_is_legal_is_escaped() {
         let escaped = [
-            ("system:node", "system:node"),
+            ("system:node", "system%3Anode"),
             ("a b", "a%20b"),
             ("é", "%C3%A9"),
             ("a?x#y", "a%3Fx%23y"),

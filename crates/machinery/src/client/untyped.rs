@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::Error;
-use super::call::{Client, JSON, decode, request};
+use super::call::{Client, JSON, decode, get, send};
 use super::query::{Url, segment};
 use super::types::{Page, Scope};
 use crate::object::{Kind, ObjectKey};
@@ -24,7 +24,7 @@ impl Client {
     /// # Errors
     /// All that can go wrong with a call.
     pub async fn read_path(&self, path: &str) -> Result<Value, Error> {
-        let body = self.call("get", &NO_KIND, request("GET", Url::at(path))?.empty()).await?;
+        let body = self.call("get", &NO_KIND, get(Url::at(path), JSON)?).await?;
         decode(&body)
     }
 
@@ -34,7 +34,7 @@ impl Client {
     /// All that can go wrong with a call.
     pub async fn server_time(&self) -> Result<Option<Timestamp>, Error> {
         let mut observe = self.observe("get", &NO_KIND);
-        let answer = self.open(request("GET", Url::at("/version"))?.empty(), &mut observe).await?;
+        let answer = self.open(get(Url::at("/version"), JSON)?, &mut observe).await?;
         observe.code = answer.status().as_u16();
         let date = answer.headers().get(http::header::DATE).and_then(|date| date.to_str().ok());
         let date = date.and_then(|date| jiff::fmt::rfc2822::parse(date).ok());
@@ -66,7 +66,7 @@ impl Client {
             "" => format!("/api/{version_segment}"),
             group => format!("/apis/{}/{version_segment}", segment("group", group)?),
         };
-        let asked = self.call("get", &NO_KIND, request("GET", Url::at(&path))?.empty()).await;
+        let asked = self.call("get", &NO_KIND, get(Url::at(&path), JSON)?).await;
         let body =
             asked.map_err(|error| if error.is_not_found() { not_served() } else { error })?;
         let all: All = decode(&body)?;
@@ -82,7 +82,7 @@ impl Client {
     /// [`Error::is_not_found`] if there is none; all that can go wrong with a call.
     pub async fn read(&self, kind: &Kind, key: &ObjectKey) -> Result<Value, Error> {
         let url = Url::object(kind, key, None)?;
-        decode(&self.call("get", kind, request("GET", url)?.empty()).await?)
+        decode(&self.call("get", kind, get(url, JSON)?).await?)
     }
 
     /// Reads all objects of any kind as JSON, page by page.
@@ -94,7 +94,7 @@ impl Client {
         let mut page = Page { limit: Some(PAGE), ..Page::default() };
         loop {
             let url = Url::list(kind, scope, &page)?;
-            let body = self.call("list", kind, request("GET", url)?.empty()).await?;
+            let body = self.call("list", kind, get(url, JSON)?).await?;
             let mut list: Value = decode(&body)?;
             if let Some(Value::Array(items)) = list.get_mut("items").map(Value::take) {
                 all.extend(items);
@@ -144,7 +144,7 @@ impl Client {
         url: Url,
         body: &Value,
     ) -> Result<T, Error> {
-        let request = request("POST", url)?.body(JSON, body.to_string().into_bytes());
+        let request = send("POST", url, JSON, body.to_string().into_bytes())?;
         decode(&self.call("create", kind, request).await?)
     }
 }

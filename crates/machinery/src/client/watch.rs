@@ -3,9 +3,9 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use http::header::ACCEPT_ENCODING;
+use http::header::{ACCEPT_ENCODING, HeaderValue};
 
-use super::call::{Client, JSON, piece, request};
+use super::call::{Client, JSON, get, piece};
 use super::frames::Frames;
 use super::query::Url;
 use super::transport::Answer;
@@ -45,8 +45,8 @@ impl Client {
         let accept = if from.metadata_only { METADATA } else { JSON };
         // From 1.37 on, the API server compresses each event separately, which few clients can read. An uncompressed
         // event is decoded from the read buffer.
-        let request =
-            request("GET", url)?.accept(accept).header(ACCEPT_ENCODING, "identity").empty();
+        let mut request = get(url, accept)?;
+        request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         let mut observe = self.observe("watch", &kind);
         let answer = self.open(request, &mut observe).await?;
         observe.code = answer.status().as_u16();

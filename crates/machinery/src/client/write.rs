@@ -9,12 +9,11 @@ use std::pin::pin;
 
 use bytes::Bytes;
 use http::Request;
-use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::call::{Client, JSON, decode, request};
+use super::call::{Client, JSON, decode, send};
 use super::query::Url;
 use super::transport::Permit;
 use super::types::{Deletion, Preconditions};
@@ -24,27 +23,6 @@ use crate::object::{Kind, ObjectKey, Resource};
 const APPLY: &str = "application/apply-patch+yaml";
 const MERGE: &str = "application/merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
-
-/// The response to a delete: an object, or a Status, which is never marked for deletion.
-#[derive(Deserialize)]
-struct Left {
-    #[serde(default)]
-    metadata: LeftMeta,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct LeftMeta {
-    #[serde(default)]
-    deletion_timestamp: Option<IgnoredAny>,
-}
-
-impl Left {
-    /// Returns whether it is marked for deletion and still exists.
-    fn is_marked(&self) -> bool {
-        self.metadata.deletion_timestamp.is_some()
-    }
-}
 
 // === impl Client ===
 
@@ -164,11 +142,12 @@ impl Client {
             body["dryRun"] = json!(["All"]);
         }
         let url = Url::object(&self.kind::<V>(), key, None)?;
-        let request = request("DELETE", url)?.body(JSON, bytes(&body)?);
+        let request = send("DELETE", url, JSON, bytes(&body)?)?;
         let answer = self.gated("delete", &self.kind::<V>(), request).await?;
         // If the object was deleted, the response is a Status or, for some kinds (`ReturnDeletedObject`: Services),
         // its last state; otherwise, the object marked for deletion.
-        let gone = serde_json::from_slice::<Left>(&answer).is_ok_and(|left| !left.is_marked());
+        let left: Option<Value> = serde_json::from_slice(&answer).ok();
+        let gone = left.is_some_and(|left| left["metadata"]["deletionTimestamp"].is_null());
         Ok(if gone { Deletion::Deleted } else { Deletion::Terminating })
     }
 
@@ -181,7 +160,7 @@ impl Client {
         body: Vec<u8>,
     ) -> Result<V, Error> {
         let url = url.with("fieldManager", &self.options().field_manager);
-        let request = request(method, url)?.body(kind, body);
+        let request = send(method, url, kind, body)?;
         decode(&self.gated(verb, &self.kind::<V>(), request).await?)
     }
 
