@@ -4,7 +4,6 @@
 //! Time is virtual and everything follows from a seed. A failure names its seed:
 //! `CACHE_SEED=123 cargo test --test cache` runs only that one, `CACHE_SEEDS=100000` runs more.
 
-mod model;
 #[path = "cache/thing.rs"]
 mod thing;
 #[path = "cache/witness.rs"]

@@ -10,9 +10,9 @@ use workload_operator::client::{Client, Deletion, Preconditions};
 use workload_operator::informer::Informer;
 use workload_operator::object::Object;
 
-use crate::model::{Fault, Id, Model};
 use crate::thing::{THINGS, Thing, client, held, id, key, pass, poison, run, served, thing};
 use crate::witness::{Listener, Reader, Verdict};
+use controller_machinery::testing::{Fault, Id, Server};
 
 /// The number of histories without `CACHE_SEEDS`.
 const SEEDS: u64 = 2_500;
@@ -28,7 +28,7 @@ const NAMES: [&str; 3] = ["x", "y", "z"];
 
 /// One history.
 struct Simulation {
-    model: Model,
+    model: Server,
     client: Client,
     informer: Informer<Thing>,
     rng: fastrand::Rng,
@@ -92,7 +92,7 @@ fn simulate(seed: u64) -> BTreeMap<String, u64> {
 impl Simulation {
     fn new(seed: u64) -> Simulation {
         let mut rng = fastrand::Rng::with_seed(seed);
-        let model = Model::new(rng.u64(..));
+        let model = Server::new(rng.u64(..));
         model.set_page(rng.usize(1..6));
         model.set_streaming(rng.u8(..4) != 0);
         let client = client(&model);

@@ -10,7 +10,7 @@ use workload_operator::informer::Informer;
 use workload_operator::object::{Everything, Kind, Meta, Object, ObjectKey};
 use workload_operator::shutdown::Shutdown;
 
-use crate::model::{Id, Model};
+use controller_machinery::testing::{Id, Server};
 
 /// The collection of all things.
 pub(crate) const THINGS: &str = "/apis/test.example.com/v1/things";
@@ -51,12 +51,12 @@ pub(crate) fn poison() -> Value {
     json!({ "apiVersion": "test.example.com/v1", "kind": "Thing", "spec": { "value": "poison" } })
 }
 
-pub(crate) fn client(model: &Model) -> Client {
+pub(crate) fn client(model: &Server) -> Client {
     Client::from_service(model.clone(), Options::default())
 }
 
 /// An informer of all things that runs until the test ends.
-pub(crate) fn informer(model: &Model) -> Informer<Thing> {
+pub(crate) fn informer(model: &Server) -> Informer<Thing> {
     run(Informer::builder(client(model)).build())
 }
 
@@ -88,7 +88,7 @@ pub(crate) fn held(informer: &Informer<Thing>) -> Vec<(String, u64)> {
     all
 }
 
-pub(crate) fn served(model: &Model) -> Vec<(String, u64)> {
+pub(crate) fn served(model: &Server) -> Vec<(String, u64)> {
     let version = |object: &Value| object["metadata"]["resourceVersion"].as_str()?.parse().ok();
     let objects = model.objects(THINGS);
     let mut all: Vec<_> = objects

@@ -97,6 +97,4 @@ mod storms;
 mod wall_clock;
 
 // Foundations of the other tests.
-#[path = "../model/mod.rs"]
-mod model;
 mod model_server;

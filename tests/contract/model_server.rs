@@ -1,4 +1,4 @@
-//! The model API server in tests/model, against which the cache is tested, behaves like the real
+//! `testing::Server`, against which the cache is tested, behaves like the real
 //! one.
 //!
 //! The same random requests go to both: creates, updates, patches, applies, deletes and their
@@ -30,8 +30,8 @@ use trace::{Entry, first_difference};
 
 use crate::control_plane::ControlPlane;
 use crate::etcd;
-use crate::model::Model;
 use crate::world::PATIENCE;
+use controller_machinery::testing::Server;
 
 /// Objects that both servers store: the kind of tests/cache.
 const THINGS: &str = "/apis/test.example.com/v1";
@@ -74,7 +74,7 @@ async fn the_model_answers_as_the_real_api_server_does() {
     for seed in first..first + var("MODEL_SEEDS").unwrap_or(SEEDS) {
         let requests = script(seed);
         let mut real = Side::real(plane).await;
-        let mut model = Side::model(Model::new(seed));
+        let mut model = Side::model(Server::new(seed));
         let traces = (play(&mut real, &requests).await, play(&mut model, &requests).await);
         real.clear().await;
         if let Some(difference) = first_difference(&traces.0, &traces.1) {
@@ -115,7 +115,7 @@ async fn fence(side: &mut Side, entries: &mut Vec<Entry>) {
 async fn what_is_compacted_away_is_gone_in_the_same_words() {
     let plane = plane().await;
     let _alone = ALONE.lock().await;
-    let (mut real, mut model) = (Side::real(plane).await, Side::model(Model::new(1)));
+    let (mut real, mut model) = (Side::real(plane).await, Side::model(Server::new(1)));
     let mut traces = (Vec::new(), Vec::new());
     for (side, entries) in [(&mut real, &mut traces.0), (&mut model, &mut traces.1)] {
         for (namespace, name) in [("model", "a"), ("model", "b"), ("model-x", "a")] {
@@ -176,7 +176,7 @@ fn absent(value: &Value) -> bool {
 async fn a_delete_tells_of_a_service_as_of_any_kind_whether_it_is_gone() {
     let config = client::config(Some(plane().await.kubeconfig()), None).await.unwrap();
     let real = Client::new(config, Options::default()).unwrap();
-    let model = Client::from_service(Model::new(1), Options::default());
+    let model = Client::from_service(Server::new(1), Options::default());
     for server in [real, model] {
         assert_eq!(deleted::<Service>(&server, "gone", json!(null)).await, Deletion::Deleted);
         assert_eq!(deleted::<ConfigMap>(&server, "gone", json!(null)).await, Deletion::Deleted);

@@ -31,6 +31,9 @@ pub mod leader_election;
 pub mod metrics;
 // All modules, connected as controllers declare.
 pub mod manager;
+// An API server for tests.
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 
 /// The example of the README, compiled by `cargo test --doc`.
 #[cfg(doctest)]

@@ -12,12 +12,12 @@ use workload_operator::shutdown::Shutdown;
 use serde_json::json;
 
 use super::{log, state};
-use crate::model::Model;
 use crate::thing::{Thing, client, id, informer, key, pass, thing, until};
+use controller_machinery::testing::Server;
 
 #[tokio::test(start_paused = true)]
 async fn handlers_that_panic_stop_neither_the_reflector_nor_the_others() {
-    let model = Model::new(1);
+    let model = Server::new(1);
     model.put(&id("a", "x"), thing(1));
     let informer = informer(&model);
     informer.handle(|_, _| panic!("a handler"));
@@ -31,7 +31,7 @@ async fn handlers_that_panic_stop_neither_the_reflector_nor_the_others() {
 
 #[tokio::test(start_paused = true)]
 async fn a_late_handler_is_notified_of_what_is_there_and_of_what_comes() {
-    let model = Model::new(1);
+    let model = Server::new(1);
     model.put(&id("a", "x"), thing(1));
     let informer = informer(&model);
     informer.synced().await;
@@ -46,7 +46,7 @@ async fn a_late_handler_is_notified_of_what_is_there_and_of_what_comes() {
 
 #[tokio::test(start_paused = true)]
 async fn a_late_handler_starts_from_what_is_held_our_writes_included() {
-    let model = Model::new(1);
+    let model = Server::new(1);
     model.put(&id("a", "x"), thing(1));
     let informer = informer(&model);
     let early = log(&informer);
@@ -77,7 +77,7 @@ impl Observer for Deadly {
 
 #[tokio::test(start_paused = true)]
 async fn a_task_that_dies_is_an_error_and_a_state() {
-    let model = Model::new(1);
+    let model = Server::new(1);
     let builder = Informer::<Thing>::builder(client(&model)).namespaces(["a", "b"]);
     let informer = builder.observer(Arc::new(Deadly)).build();
     let running = informer.clone();
@@ -102,7 +102,7 @@ impl Observer for Timings {
 
 #[tokio::test(start_paused = true)]
 async fn the_watch_of_each_namespace_is_timed_until_its_own_end() {
-    let (model, timings) = (Model::new(1), Arc::new(Timings::default()));
+    let (model, timings) = (Server::new(1), Arc::new(Timings::default()));
     let builder = Informer::<Thing>::builder(client(&model)).namespaces(["a", "b"]);
     let informer = builder.observer(timings.clone()).build();
     let shutdown = Shutdown::manual();
@@ -123,7 +123,7 @@ async fn the_watch_of_each_namespace_is_timed_until_its_own_end() {
 
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_ends_it_in_good_order_and_it_runs_only_once() {
-    let model = Model::new(1);
+    let model = Server::new(1);
     let informer = Informer::<Thing>::builder(client(&model)).build();
     let shutdown = Shutdown::manual();
     let (running, until) = (informer.clone(), shutdown.clone());

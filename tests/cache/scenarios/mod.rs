@@ -12,8 +12,8 @@ use workload_operator::object::Object;
 use workload_operator::reflector::State;
 use workload_operator::store::Delta;
 
-use crate::model::Model;
 use crate::thing::Thing;
+use controller_machinery::testing::Server;
 
 /// Notifications of a handler, one word each: `+a/x`, `~a/x`, `-a/x`.
 type Log = Arc<Mutex<Vec<String>>>;
@@ -39,7 +39,7 @@ fn state(informer: &Informer<Thing>) -> State {
     informer.health()[0].1.state
 }
 
-fn lists(model: &Model) -> usize {
+fn lists(model: &Server) -> usize {
     let begins = |request: &&String| {
         (!request.contains("watch=") || request.contains("sendInitialEvents=true"))
             && !request.contains("continue=")

@@ -17,12 +17,12 @@ use workload_operator::informer::Informer;
 use workload_operator::reflector::State;
 
 use super::{lists, log, state};
-use crate::model::{Fault, Model};
 use crate::thing::{THINGS, Thing, held, id, informer, pass, run, served, thing, until};
+use controller_machinery::testing::{Fault, Server};
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_watch_is_found_within_150_seconds_and_replaced() {
-    let model = Model::new(1);
+    let model = Server::new(1);
     let informer = informer(&model);
     informer.synced().await;
     pass(30).await;
@@ -39,7 +39,7 @@ async fn a_silent_watch_is_found_within_150_seconds_and_replaced() {
 
 #[tokio::test(start_paused = true)]
 async fn staleness_is_told_while_a_watch_is_silent() {
-    let model = Model::new(1);
+    let model = Server::new(1);
     let informer = informer(&model);
     informer.synced().await;
     model.script([Fault::Silent]);
@@ -50,7 +50,7 @@ async fn staleness_is_told_while_a_watch_is_silent() {
 
 #[tokio::test(start_paused = true)]
 async fn an_end_bookmark_that_never_comes_is_not_waited_for() {
-    let model = Model::new(1);
+    let model = Server::new(1);
     model.put(&id("a", "x"), thing(1));
     model.script([Fault::NoEndBookmark]);
     let informer = informer(&model);
@@ -62,7 +62,7 @@ async fn an_end_bookmark_that_never_comes_is_not_waited_for() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_without_streaming_lists_is_listed_by_pages_at_once() {
-    let model = Model::new(1);
+    let model = Server::new(1);
     model.set_streaming(false);
     model.set_page(2);
     for name in ["v", "w", "x", "y", "z"] {
@@ -80,7 +80,7 @@ async fn a_server_without_streaming_lists_is_listed_by_pages_at_once() {
 /// A kube-apiserver does this if its etcd is older than 3.4.31 or 3.5.13.
 #[tokio::test(start_paused = true)]
 async fn a_server_whose_every_streaming_list_is_an_error_is_listed_by_pages() {
-    let model = Model::new(1);
+    let model = Server::new(1);
     model.break_streams();
     model.put(&id("a", "x"), thing(1));
     let informer = informer(&model);
@@ -93,7 +93,7 @@ async fn a_server_whose_every_streaming_list_is_an_error_is_listed_by_pages() {
 
 #[tokio::test(start_paused = true)]
 async fn a_token_that_always_expires_does_not_keep_a_list_from_ending() {
-    let model = Model::new(1);
+    let model = Server::new(1);
     model.set_streaming(false);
     model.set_page(1);
     for name in ["x", "y", "z"] {
@@ -107,7 +107,7 @@ async fn a_token_that_always_expires_does_not_keep_a_list_from_ending() {
 
 #[tokio::test(start_paused = true)]
 async fn forbidden_and_not_served_are_states_and_never_an_empty_list() {
-    let model = Model::new(1);
+    let model = Server::new(1);
     model.put(&id("a", "x"), thing(1));
     let informer = informer(&model);
     let log = log(&informer);
@@ -132,7 +132,7 @@ async fn forbidden_and_not_served_are_states_and_never_an_empty_list() {
 
 #[tokio::test(start_paused = true)]
 async fn a_kind_that_is_not_served_at_start_harms_nothing_and_heals() {
-    let model = Model::new(1);
+    let model = Server::new(1);
     model.set_served(THINGS, false);
     let informer = informer(&model);
     until("it is seen", || state(&informer) == State::NotServed).await;
@@ -148,7 +148,7 @@ async fn a_kind_that_is_not_served_at_start_harms_nothing_and_heals() {
 
 #[tokio::test(start_paused = true)]
 async fn reconnects_back_off_and_heal() {
-    let model = Model::new(1);
+    let model = Server::new(1);
     let informer = informer(&model);
     informer.synced().await;
     pass(10).await;
@@ -166,7 +166,7 @@ async fn reconnects_back_off_and_heal() {
 
 #[tokio::test(start_paused = true)]
 async fn the_tenth_outage_heals_as_fast_as_the_first_if_news_came_in_between() {
-    let model = Model::new(1);
+    let model = Server::new(1);
     let informer = informer(&model);
     informer.synced().await;
     for outage in 0..10 {
@@ -186,7 +186,7 @@ async fn the_tenth_outage_heals_as_fast_as_the_first_if_news_came_in_between() {
 
 #[tokio::test(start_paused = true)]
 async fn retry_after_is_honoured() {
-    let model = Model::new(1);
+    let model = Server::new(1);
     let informer = informer(&model);
     informer.synced().await;
     let before = model.requests().len();
@@ -198,7 +198,7 @@ async fn retry_after_is_honoured() {
 
 #[tokio::test(start_paused = true)]
 async fn watches_end_at_times_that_differ() {
-    let model = Model::new(1);
+    let model = Server::new(1);
     let informer = informer(&model);
     informer.synced().await;
     pass(3600).await;
@@ -218,7 +218,7 @@ async fn watches_end_at_times_that_differ() {
 }
 
 /// An informer whose lists have all objects but `y` as they were at version 1, as long as the flag is set.
-fn twisted(model: &Model) -> (Arc<AtomicBool>, Informer<Thing>) {
+fn twisted(model: &Server) -> (Arc<AtomicBool>, Informer<Thing>) {
     let (twist, wire) = (Arc::new(AtomicBool::new(false)), model.clone());
     let twists = twist.clone();
     let service = tower::service_fn(move |request: Request<Bytes>| {
@@ -246,7 +246,7 @@ fn twisted(model: &Model) -> (Arc<AtomicBool>, Informer<Thing>) {
 /// As in client-go. A watch cache that has lost an event shows it so, or an etcd that was restored and has caught up.
 #[tokio::test(start_paused = true)]
 async fn a_list_that_is_not_older_wins_whatever_is_in_it() {
-    let model = Model::new(1);
+    let model = Server::new(1);
     model.set_streaming(false);
     for value in [1, 2] {
         model.put(&id("a", "x"), thing(value));

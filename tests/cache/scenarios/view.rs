@@ -9,14 +9,14 @@ use workload_operator::object::Object;
 use workload_operator::reflector::State;
 
 use super::{lists, log, state};
-use crate::model::{Fault, Model};
 use crate::thing::{
     Thing, client, held, id, informer, key, pass, poison, run, served, thing, until,
 };
+use controller_machinery::testing::{Fault, Server};
 
 #[tokio::test(start_paused = true)]
 async fn a_change_on_the_server_reaches_the_store_and_the_handlers() {
-    let model = Model::new(1);
+    let model = Server::new(1);
     model.put(&id("a", "x"), thing(1));
     let informer = informer(&model);
     let log = log(&informer);
@@ -32,7 +32,7 @@ async fn a_change_on_the_server_reaches_the_store_and_the_handlers() {
 
 #[tokio::test(start_paused = true)]
 async fn a_relist_of_unchanged_objects_calls_no_handler_and_replaces_no_object() {
-    let model = Model::new(1);
+    let model = Server::new(1);
     model.put(&id("a", "x"), thing(1));
     let informer = informer(&model);
     let log = log(&informer);
@@ -49,7 +49,7 @@ async fn a_relist_of_unchanged_objects_calls_no_handler_and_replaces_no_object()
 
 #[tokio::test(start_paused = true)]
 async fn what_was_deleted_or_replaced_in_a_gap_is_told_as_such() {
-    let model = Model::new(1);
+    let model = Server::new(1);
     for name in ["gone", "replaced", "same"] {
         model.put(&id("a", name), thing(1));
     }
@@ -72,7 +72,7 @@ async fn what_was_deleted_or_replaced_in_a_gap_is_told_as_such() {
 
 #[tokio::test(start_paused = true)]
 async fn our_own_write_is_read_and_reported_at_once_and_only_then() {
-    let model = Model::new(1);
+    let model = Server::new(1);
     let informer = informer(&model);
     let log = log(&informer);
     informer.synced().await;
@@ -100,7 +100,7 @@ async fn our_own_write_is_read_and_reported_at_once_and_only_then() {
 
 #[tokio::test(start_paused = true)]
 async fn an_object_that_does_not_decode_harms_itself_alone_and_heals() {
-    let model = Model::new(1);
+    let model = Server::new(1);
     model.set_streaming(false);
     for name in ["bad", "good"] {
         model.put(&id("a", name), thing(1));
@@ -131,7 +131,7 @@ async fn an_object_that_does_not_decode_harms_itself_alone_and_heals() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_older_than_what_is_held_is_not_shown() {
-    let model = Model::new(1);
+    let model = Server::new(1);
     model.put(&id("a", "x"), thing(1));
     let informer = informer(&model);
     let log = log(&informer);
@@ -153,7 +153,7 @@ async fn an_answer_older_than_what_is_held_is_not_shown() {
 
 #[tokio::test(start_paused = true)]
 async fn one_store_holds_several_namespaces_and_a_relist_of_one_spares_the_others() {
-    let model = Model::new(1);
+    let model = Server::new(1);
     for namespace in ["a", "b", "other"] {
         model.put(&id(namespace, "x"), thing(1));
     }
@@ -173,7 +173,7 @@ async fn one_store_holds_several_namespaces_and_a_relist_of_one_spares_the_other
 
 #[tokio::test(start_paused = true)]
 async fn of_several_namespaces_all_must_be_listed_before_it_counts_as_synced() {
-    let model = Model::new(1);
+    let model = Server::new(1);
     model.put(&id("a", "x"), thing(1));
     model.put(&id("b", "y"), thing(1));
     // The delay strikes one of the two lists.

@@ -16,15 +16,15 @@ use super::script::{Query, Request, Uid, Version};
 use super::stream::Stream;
 use super::trace::Entry;
 use crate::control_plane::ControlPlane;
-use crate::model::Model;
 use crate::world::PATIENCE;
+use controller_machinery::testing;
 
 /// A version beyond all that will ever exist.
 pub(super) const FUTURE: &str = "1000000000";
 
 enum Server {
     Real(kube::Client),
-    Model(Model),
+    Model(testing::Server),
 }
 
 pub(super) struct Side {
@@ -41,7 +41,7 @@ impl Side {
         Side::new(Server::Real(plane.admin_without_retries().await))
     }
 
-    pub(super) fn model(model: Model) -> Side {
+    pub(super) fn model(model: testing::Server) -> Side {
         model.set_liberties(false);
         Side::new(Server::Model(model))
     }

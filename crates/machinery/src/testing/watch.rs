@@ -16,13 +16,13 @@ use super::fault::Fault;
 use super::history::Change;
 use super::list::torn;
 use super::request::{Ask, failure, respond, status, status_answer, too_large};
-use super::server::{Answer, Model};
+use super::server::{Answer, Server};
 
 /// Like kube-apiserver, about once a minute.
 const BOOKMARKS: Duration = Duration::from_secs(60);
 
 pub(super) struct Watching {
-    model: Model,
+    server: Server,
     ask: Ask,
     changed: watch::Receiver<u64>,
     /// Everything up to this version was sent or is in `queue`.
@@ -46,16 +46,16 @@ enum Then {
 }
 
 impl Watching {
-    pub(super) fn begin(model: &Model, ask: Ask, stale: bool) -> Response<Answer> {
+    pub(super) fn begin(server: &Server, ask: Ask, stale: bool) -> Response<Answer> {
         let fault = {
-            let mut state = model.lock();
+            let mut state = server.lock();
             let rate = state.rates.0;
             state.strike(&Fault::WATCH, rate)
         };
         if let Some(refusal) = refusal(&ask) {
             return refusal;
         }
-        let mut watching = match Watching::open(model, ask, stale) {
+        let mut watching = match Watching::open(server, ask, stale) {
             Ok(watching) => watching,
             Err(fault) => return failure(fault),
         };
@@ -66,7 +66,7 @@ impl Watching {
             }
             Some(Fault::Close) => watching.then = Then::End,
             Some(Fault::Replay) if watching.initial_until.is_none() => {
-                let mut state = model.lock();
+                let mut state = server.lock();
                 let from = state.window.max(100).min(watching.sent);
                 watching.sent = state.rng.u64(from..=watching.sent);
             }
@@ -79,12 +79,12 @@ impl Watching {
         respond(200, StreamBody::new(frames).boxed_unsync())
     }
 
-    fn open(model: &Model, ask: Ask, stale: bool) -> Result<Watching, Fault> {
+    fn open(server: &Server, ask: Ask, stale: bool) -> Result<Watching, Fault> {
         let seconds = ask.get("timeoutSeconds").and_then(|s| s.parse().ok()).unwrap_or(1800);
         let now = Instant::now();
         let mut watching = Watching {
-            changed: model.subscribe(),
-            model: model.clone(),
+            changed: server.subscribe(),
+            server: server.clone(),
             sent: ask.version().unwrap_or(0),
             ask,
             queue: VecDeque::new(),
@@ -96,8 +96,8 @@ impl Watching {
         };
         if watching.ask.is("sendInitialEvents") || watching.ask.version().is_none() {
             watching.initial(stale)?;
-        } else if watching.sent < model.lock().window {
-            let mut state = model.lock();
+        } else if watching.sent < server.lock().window {
+            let mut state = server.lock();
             if state.liberties && state.rng.bool() {
                 return Err(Fault::Gone);
             }
@@ -112,7 +112,7 @@ impl Watching {
     fn initial(&mut self, stale: bool) -> Result<(), Fault> {
         let streams = self.ask.is("sendInitialEvents");
         let bookmarks = self.ask.is("allowWatchBookmarks");
-        let mut state = self.model.lock();
+        let mut state = self.server.lock();
         if streams && !state.streaming {
             return Err(Fault::NoStreaming);
         }
@@ -176,7 +176,7 @@ impl Watching {
 
     /// Queues what has changed since. Returns whether there was anything, or the watch ended.
     fn fill(&mut self) -> bool {
-        if self.model.lock().unserved.contains(&self.ask.resource) {
+        if self.server.lock().unserved.contains(&self.ask.resource) {
             self.then = Then::End;
             return true;
         }
@@ -206,19 +206,19 @@ impl Watching {
 
     /// The changes to send.
     fn changes(&self) -> Vec<Change> {
-        let state = self.model.lock();
+        let state = self.server.lock();
         let until = self.initial_until.unwrap_or(state.history.version);
         let namespace = self.ask.namespace.as_deref();
         state.history.changes(&self.ask.resource, namespace, self.sent, until)
     }
 
     fn scripted_fault(&mut self) -> bool {
-        let fault = self.model.lock().strike(&Fault::FRAME, 0.0);
+        let fault = self.server.lock().strike(&Fault::FRAME, 0.0);
         fault.is_some_and(|fault| self.strike(fault, "MODIFIED", &Value::Null))
     }
 
     fn random_fault(&mut self, verb: &str, object: &Value) -> bool {
-        let mut state = self.model.lock();
+        let mut state = self.server.lock();
         let rate = state.rates.1;
         let fault = state.strike(&Fault::FRAME, rate);
         drop(state);
@@ -235,7 +235,7 @@ impl Watching {
             Fault::Silent => self.then = Then::Silence,
             Fault::Cut => {
                 let line = line(verb, object);
-                let at = self.model.lock().rng.usize(..line.len());
+                let at = self.server.lock().rng.usize(..line.len());
                 self.queue.push_back(line.slice(..at));
                 self.then = Then::Break;
             }
@@ -267,7 +267,7 @@ impl Watching {
         }
         if !ends_initial {
             // The versions in between belong to other kinds.
-            self.sent = self.model.version();
+            self.sent = self.server.version();
         }
         let version = self.sent;
         let mut meta = json!({ "resourceVersion": version.to_string() });
@@ -279,7 +279,7 @@ impl Watching {
 
     fn frame(&mut self, verb: &str, object: &Value) {
         let line = line(verb, object);
-        let pieces = torn(&mut self.model.lock().rng, &line);
+        let pieces = torn(&mut self.server.lock().rng, &line);
         self.queue.extend(pieces);
     }
 }

@@ -6,13 +6,26 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-/// Names one object. `resource` is the collection's path without the namespace:
-/// `/apis/apps/v1/deployments`.
+/// The name of one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Id {
+    /// The path of the collection without a namespace: `/apis/apps/v1/deployments`.
     pub resource: String,
+    /// Empty for a cluster-scoped object.
     pub namespace: String,
+    /// The name within its namespace.
     pub name: String,
+}
+
+impl Id {
+    /// The name of an object; `namespace` is empty for a cluster-scoped one.
+    pub fn new(
+        resource: impl Into<String>,
+        namespace: impl Into<String>,
+        name: impl Into<String>,
+    ) -> Id {
+        Id { resource: resource.into(), namespace: namespace.into(), name: name.into() }
+    }
 }
 
 impl Ord for Id {

@@ -7,13 +7,14 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{Method, Response};
 use http_body_util::{BodyExt, Full};
+use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 
 use super::fault::Fault;
 use super::history::Id;
 use super::list::list;
 use super::object::object;
-use super::server::{Answer, Model, State};
+use super::server::{Answer, Server, State};
 use super::watch::Watching;
 
 /// A response that is a refusal.
@@ -29,28 +30,33 @@ pub(super) struct Ask {
 }
 
 impl Ask {
-    fn parse(head: &Parts) -> Ask {
-        let mut parts: Vec<&str> = head.uri.path().trim_matches('/').split('/').collect();
-        let root = if parts[0] == "api" { 2 } else { 3 };
-        let rest = parts.split_off(root);
-        let (namespace, rest) = match rest.as_slice() {
+    /// Parses the path of a collection, an object or a subresource; `None` for any other.
+    fn parse(head: &Parts) -> Option<Ask> {
+        let parts: Vec<&str> = head.uri.path().trim_matches('/').split('/').collect();
+        let (group, rest) = match parts.as_slice() {
+            ["api", version, rest @ ..] => (format!("api/{version}"), rest),
+            ["apis", group, version, rest @ ..] => (format!("apis/{group}/{version}"), rest),
+            _ => return None,
+        };
+        let (namespace, rest) = match rest {
             ["namespaces", namespace, rest @ ..] if !rest.is_empty() => {
                 (Some((*namespace).to_owned()), rest)
             }
             rest => (None, rest),
         };
+        let resource = rest.first()?;
         let query = head.uri.query().unwrap_or_default().split('&');
         let query = query
             .filter_map(|pair| pair.split_once('='))
             .map(|(key, value)| (unescaped(key), unescaped(value)))
             .collect();
-        Ask {
-            resource: format!("/{}/{}", parts.join("/"), rest[0]),
+        Some(Ask {
+            resource: format!("/{group}/{resource}"),
             namespace,
-            name: rest.get(1).map(|name| (*name).to_owned()),
+            name: rest.get(1).map(|name| unescaped(name)),
             subresource: rest.get(2).map(|sub| (*sub).to_owned()),
             query,
-        }
+        })
     }
 
     pub(super) fn get(&self, key: &str) -> Option<&str> {
@@ -76,34 +82,26 @@ impl Ask {
 
 /// Undoes percent encoding.
 fn unescaped(text: &str) -> String {
-    let mut bytes = text.bytes();
-    let mut plain = Vec::new();
-    while let Some(byte) = bytes.next() {
-        let mut digit = || bytes.next().and_then(|b| (b as char).to_digit(16)).unwrap_or(0) as u8;
-        plain.push(match byte {
-            b'%' => digit() << 4 | digit(),
-            b'+' => b' ',
-            byte => byte,
-        });
-    }
-    String::from_utf8_lossy(&plain).into_owned()
+    percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned()
 }
 
 pub(super) async fn answer(
-    model: &Model,
+    server: &Server,
     head: &Parts,
     body: &[u8],
 ) -> io::Result<Response<Answer>> {
     if head.uri.path() == "/readyz" {
-        return readiness(&model.lock());
+        return readiness(&server.lock());
     }
-    let ask = Ask::parse(head);
+    let Some(ask) = Ask::parse(head) else {
+        return Ok(not_modelled("this path", head));
+    };
     let fault = {
-        let mut state = model.lock();
+        let mut state = server.lock();
         state.requests.push(format!("{} {}", head.method, head.uri));
         let rate = state.rates.0;
         let fault = state.strike(&Fault::BEFORE, rate);
-        if let Some(no) = refusal(&state, &ask) {
+        if let Some(no) = refusal(&state, head, &ask) {
             return Ok(no);
         }
         fault
@@ -117,9 +115,9 @@ pub(super) async fn answer(
         None => {}
     }
     match (&head.method, &ask.name) {
-        (&Method::GET, None) if ask.is("watch") => Ok(Watching::begin(model, ask, stale)),
-        (&Method::GET, None) => Ok(list(model, &ask, stale)),
-        _ => Ok(object(model, head, &ask, body)),
+        (&Method::GET, None) if ask.is("watch") => Ok(Watching::begin(server, ask, stale)),
+        (&Method::GET, None) => Ok(list(server, &ask, stale)),
+        _ => Ok(object(server, head, &ask, body)),
     }
 }
 
@@ -138,7 +136,20 @@ fn readiness(state: &State) -> io::Result<Response<Answer>> {
     }
 }
 
-fn refusal(state: &State, ask: &Ask) -> Option<Response<Answer>> {
+/// Parameters that would change the response.
+const NOT_MODELLED: [&str; 3] = ["labelSelector", "fieldSelector", "dryRun"];
+
+fn refusal(state: &State, head: &Parts, ask: &Ask) -> Option<Response<Answer>> {
+    let is_json_patch = head
+        .headers
+        .get("content-type")
+        .is_some_and(|it| it.to_str().is_ok_and(|it| it.starts_with("application/json-patch")));
+    let what = NOT_MODELLED.into_iter().find(|name| ask.get(name).is_some());
+    if let Some(what) = what.or(is_json_patch.then_some("a JSON patch")) {
+        let message =
+            format!("the testing server does not model {what}: {} {}", head.method, head.uri);
+        return Some(status_answer(501, "NotImplemented", &message));
+    }
     if state.unserved.contains(&ask.resource) {
         return Some(failure(Fault::NotServed));
     }
@@ -146,6 +157,13 @@ fn refusal(state: &State, ask: &Ask) -> Option<Response<Answer>> {
 }
 
 // === answers ===
+
+/// Refuses a request that a real API server might answer.
+fn not_modelled(what: &str, head: &Parts) -> Response<Answer> {
+    let (method, uri) = (&head.method, &head.uri);
+    let message = format!("testing::Server does not model {what}: {method} {uri}");
+    status_answer(501, "NotImplemented", &message)
+}
 
 /// The metav1.Status of a failure.
 pub(super) fn status(code: u16, reason: &str, message: &str) -> Value {

@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 use super::fault::Fault;
 use super::history::{Id, generation};
 use super::request::{Ask, Refusal, failure, json_answer, status_answer};
-use super::server::{Answer, Model, State};
+use super::server::{Answer, Server, State};
 
 /// The answer: code and body, or the refusal.
 type Outcome = Result<(u16, Arc<Value>), Refusal>;
 
-pub(super) fn object(model: &Model, head: &Parts, ask: &Ask, body: &[u8]) -> Response<Answer> {
+pub(super) fn object(server: &Server, head: &Parts, ask: &Ask, body: &[u8]) -> Response<Answer> {
     let mut id = ask.id();
     let body: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
     if head.method == Method::POST {
@@ -22,7 +22,7 @@ pub(super) fn object(model: &Model, head: &Parts, ask: &Ask, body: &[u8]) -> Res
     }
     let status = ask.subresource.as_deref() == Some("status");
     let mut outcome = Err(failure(Fault::Internal).into());
-    model.change(|state| {
+    server.change(|state| {
         let old = state.history.now(&id);
         outcome = match (&head.method, old) {
             (&Method::POST, old) => create(state, &id, old.as_deref(), body),

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::fault::Fault;
 use super::history::Id;
 use super::request::{Ask, Refusal, failure, json_answer, respond, status, status_answer};
-use super::server::{Answer, Model, State};
+use super::server::{Answer, Server, State};
 
 /// The beginning of a page.
 struct Start {
@@ -24,8 +24,8 @@ struct Start {
     whole: bool,
 }
 
-pub(super) fn list(model: &Model, ask: &Ask, stale: bool) -> Response<Answer> {
-    let mut state = model.lock();
+pub(super) fn list(server: &Server, ask: &Ask, stale: bool) -> Response<Answer> {
+    let mut state = server.lock();
     let rates = state.rates;
     let fault = state.strike(&Fault::LIST, rates.0);
     let start = match state.start(ask, fault, stale) {

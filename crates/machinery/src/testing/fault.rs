@@ -1,4 +1,4 @@
-//! The faults that the model can show.
+//! The faults that the server can show.
 
 use std::time::Duration;
 

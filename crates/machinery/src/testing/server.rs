@@ -9,7 +9,6 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::{Request, Response};
-use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
@@ -17,13 +16,14 @@ use tokio::sync::watch;
 
 use super::fault::Fault;
 use super::history::{History, Id};
+use crate::client::{Client, Options};
 
 /// The body of a response.
 pub(super) type Answer = UnsyncBoxBody<Bytes, io::Error>;
 
 /// An API server in memory. Cheap to clone; all clones are the same server.
 #[derive(Clone)]
-pub struct Model {
+pub struct Server {
     state: Arc<Mutex<State>>,
     /// The newest version, for watches to wait on.
     changed: Arc<watch::Sender<u64>>,
@@ -51,9 +51,9 @@ pub(super) struct State {
     struck: BTreeMap<String, u64>,
 }
 
-impl Model {
+impl Server {
     /// An empty server without faults, whose random choices follow from `seed`.
-    pub fn new(seed: u64) -> Model {
+    pub fn new(seed: u64) -> Server {
         // A server that has run for a while: versions 0 and 1 have special meanings.
         let mut history = History::default();
         history.version = 100;
@@ -73,7 +73,12 @@ impl Model {
             struck: BTreeMap::new(),
         };
         let (changed, _) = watch::channel(100);
-        Model { state: Arc::new(Mutex::new(state)), changed: Arc::new(changed) }
+        Server { state: Arc::new(Mutex::new(state)), changed: Arc::new(changed) }
+    }
+
+    /// Returns a client of this server.
+    pub fn client(&self, options: Options) -> Client {
+        Client::from_service(self.clone(), options)
     }
 
     // === What others do to the objects ===
@@ -93,6 +98,34 @@ impl Model {
         self.change(|state| {
             state.history.bump();
         })
+    }
+
+    /// Returns an object as it is now.
+    pub fn get(&self, id: &Id) -> Option<Arc<Value>> {
+        self.lock().history.now(id)
+    }
+
+    /// Completes when an object exists and is as `wanted`, and returns it. Sees every version from now on.
+    pub async fn until(&self, id: &Id, mut wanted: impl FnMut(&Value) -> bool) -> Arc<Value> {
+        let mut changed = self.subscribe();
+        let (mut from, mut object) = (self.version(), self.get(id));
+        loop {
+            if let Some(object) = object.filter(|object| wanted(object)) {
+                return object;
+            }
+            let (resource, namespace) = (id.resource.as_str(), Some(id.namespace.as_str()));
+            let now = self.version();
+            let changes = self.lock().history.changes(resource, namespace, from, now);
+            let mut of_it = changes.into_iter().filter(|change| {
+                change.verb != "DELETED" && change.object["metadata"]["name"] == *id.name
+            });
+            if let Some(found) = of_it.find(|change| wanted(&change.object)) {
+                return found.object;
+            }
+            (from, object) = (now, None);
+            // `self` holds the sender, so this cannot fail.
+            drop(changed.changed().await);
+        }
     }
 
     /// The objects of a resource as they are now.
@@ -123,9 +156,8 @@ impl Model {
         state.history.compacted = state.history.version;
     }
 
-    /// Returns whether it also does what an API server may do but the real one does not do today:
-    /// refuse an old watch in the stream or as a response, begin a streaming list with an older
-    /// state.
+    /// Sets whether it also does what an API server may do but the real one does not do today: refuse an old watch in
+    /// the stream or as a response, begin a streaming list with an older state.
     pub fn set_liberties(&self, liberties: bool) {
         self.lock().liberties = liberties;
     }
@@ -141,7 +173,7 @@ impl Model {
         self.lock().rates = (of_requests, of_frames);
     }
 
-    /// Returns whether it supports streaming lists.
+    /// Sets whether it supports streaming lists.
     pub fn set_streaming(&self, streaming: bool) {
         self.lock().streaming = streaming;
     }
@@ -157,7 +189,7 @@ impl Model {
         self.lock().page = page;
     }
 
-    /// Returns whether it serves a resource. A resource that is no longer served loses its watches.
+    /// Sets whether it serves a resource. A resource that is no longer served loses its watches.
     pub fn set_served(&self, resource: &str, served: bool) {
         self.change(|state| {
             if served {
@@ -168,7 +200,7 @@ impl Model {
         });
     }
 
-    /// Returns whether the client may list and watch a resource.
+    /// Sets whether the client can list and watch a resource.
     pub fn set_allowed(&self, resource: &str, allowed: bool) {
         let mut state = self.lock();
         if allowed {
@@ -188,7 +220,7 @@ impl Model {
         self.lock().struck.clone()
     }
 
-    // === For the other files of the model ===
+    // === For the other files of this module ===
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock()
@@ -233,7 +265,7 @@ impl State {
     }
 }
 
-impl tower::Service<Request<Bytes>> for Model {
+impl tower::Service<Request<Bytes>> for Server {
     type Response = Response<Answer>;
     type Error = io::Error;
     type Future = Pin<Box<dyn Future<Output = io::Result<Response<Answer>>> + Send>>;
@@ -243,10 +275,10 @@ impl tower::Service<Request<Bytes>> for Model {
     }
 
     fn call(&mut self, request: Request<Bytes>) -> Self::Future {
-        let model = self.clone();
+        let server = self.clone();
         Box::pin(async move {
             let (head, body) = request.into_parts();
-            super::request::answer(&model, &head, &body).await
+            super::request::answer(&server, &head, &body).await
         })
     }
 }

@@ -1,0 +1,84 @@
+//! An API server in memory, for tests of controllers without a cluster.
+//!
+//! A whole controller runs on it, with its informers, queue and writes:
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use controller_machinery::controller::{Action, Problem};
+//! use controller_machinery::manager::{Context, Manager};
+//! use controller_machinery::object::{Kind, Meta};
+//! use controller_machinery::shutdown::Shutdown;
+//! use controller_machinery::testing::{Fault, Id, Server};
+//! use controller_machinery::view;
+//! use serde::{Deserialize, Serialize};
+//! use serde_json::{Value, json};
+//!
+//! #[derive(Debug, Serialize, Deserialize)]
+//! struct Website {
+//!     metadata: Meta,
+//!     spec: Value,
+//!     #[serde(default)]
+//!     status: Value,
+//! }
+//!
+//! view!(Website: Kind::namespaced("example.com", "v1", "Website", "websites"));
+//!
+//! async fn reconcile(site: Arc<Website>, cx: Context<Website>) -> Result<Action, Problem> {
+//!     cx.patch_status(json!({"url": format!("https://{}/", site.spec["host"].as_str().unwrap_or("-"))})).await?;
+//!     Ok(Action::Done)
+//! }
+//!
+//! #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! async fn main() {
+//!     let server = Server::new(1);
+//!     let id = Id::new("/apis/example.com/v1/websites", "shop", "front");
+//!     server.put(&id, json!({"spec": {"host": "a.example.com"}}));
+//!     server.script([Fault::Unavailable]); // The first request fails.
+//!
+//!     let manager = Manager::new("websites").controller::<Website>().reconcile(reconcile);
+//!     let program = manager.program(|options| Ok(server.client(options))).await.unwrap();
+//!     let shutdown = Shutdown::manual();
+//!     let stop = shutdown.clone();
+//!     let test = async {
+//!         server.until(&id, |site| site["status"]["url"] == "https://a.example.com/").await;
+//!         server.put(&id, json!({"spec": {"host": "b.example.com"}}));
+//!         server.until(&id, |site| site["status"]["url"] == "https://b.example.com/").await;
+//!         stop.request();
+//!     };
+//!     tokio::join!(program.run(shutdown), test).0.unwrap();
+//! }
+//! ```
+//!
+//! Guarantees
+//! - Objects have one global resourceVersion. Every old version is kept until compaction, as in etcd.
+//! - Lists have pages with continue tokens bound to a version (410 once that is compacted), `NotOlderThan`, `Exact`,
+//!   and namespaces.
+//! - Watches begin at a version (410 below the window, as HTTP response or in the stream). They have bookmarks once a
+//!   minute, `timeoutSeconds`, and streaming lists.
+//! - Create, read, update, JSON merge patch, the status subresource, and delete with preconditions and finalizers
+//!   work; uid, generation and resourceVersion are the server's.
+//! - Random choices follow from a seed, and time is tokio's: with time paused, hours pass in a moment.
+//! - What is not modelled is refused with 501 and a sentence: selectors, JSON patches, dry runs, tables.
+//!
+//! Not done: server-side apply is a merge patch, without managers, list keys and conflicts, so a controller that changes
+//! objects by [`Context::ensure`](crate::manager::Context::ensure) does not run on it yet. There is no admission, and no
+//! defaults are set.
+//!
+//! This project sends the same random requests to it and to a kube-apiserver and compares the responses
+//! (tests/contract/model_server.rs).
+
+mod history;
+mod fault;
+mod server;
+mod request;
+mod list;
+mod object;
+mod watch;
+
+pub use fault::Fault;
+pub use history::Id;
+pub use server::Server;
+
+#[cfg(test)]
+mod tests;

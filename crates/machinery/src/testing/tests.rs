@@ -1,0 +1,63 @@
+use bytes::Bytes;
+use http::Request;
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+use super::*;
+
+async fn answered(server: &Server, request: Request<Bytes>) -> (u16, Value) {
+    let answer = server.clone().oneshot(request).await.unwrap();
+    let code = answer.status().as_u16();
+    let body = answer.into_body().collect().await.unwrap().to_bytes();
+    (code, serde_json::from_slice(&body).unwrap())
+}
+
+#[tokio::test]
+async fn what_is_not_modelled_is_refused_with_a_sentence() {
+    let server = Server::new(1);
+    server.put(&Id::new("/api/v1/pods", "ns", "a"), json!({}));
+    let pod = "/api/v1/namespaces/ns/pods/a";
+    let json_patch = Request::patch(pod).header("content-type", "application/json-patch+json");
+    for (request, what) in [
+        (Request::get("/"), "this path"),
+        (Request::get("/version"), "this path"),
+        (Request::get("/apis/apps"), "this path"),
+        (Request::get("/api/v1/pods?labelSelector=a%3Db"), "labelSelector"),
+        (Request::get("/api/v1/pods?watch=true&fieldSelector=a%3Db"), "fieldSelector"),
+        (Request::delete(format!("{pod}?dryRun=All")), "dryRun"),
+        (json_patch, "a JSON patch"),
+    ] {
+        let (code, status) = answered(&server, request.body(Bytes::new()).unwrap()).await;
+        let message = status["message"].as_str().unwrap();
+        assert_eq!((code, status["reason"].as_str()), (501, Some("NotImplemented")), "{message}");
+        assert!(message.contains(&format!("does not model {what}")), "{message}");
+    }
+    assert_eq!(server.objects("/api/v1/pods").len(), 1);
+}
+
+#[tokio::test]
+async fn a_name_is_decoded() {
+    let server = Server::new(1);
+    let id = Id::new("/apis/rbac.authorization.k8s.io/v1/clusterroles", "", "system:node");
+    server.put(&id, json!({}));
+    let path = format!("{}/system%3Anode", id.resource);
+    let (code, _) = answered(&server, Request::get(path).body(Bytes::new()).unwrap()).await;
+    assert_eq!(code, 200);
+}
+
+#[tokio::test]
+async fn a_wait_ends_with_the_change_that_it_waits_for() {
+    let server = Server::new(1);
+    let id = Id::new("/api/v1/pods", "ns", "a");
+    let wait = server.until(&id, |pod| pod["spec"]["x"] == 2);
+    let change = async {
+        for x in 1..=3 {
+            tokio::task::yield_now().await;
+            server.put(&id, json!({"spec": {"x": x}}));
+        }
+    };
+    let (found, ()) = tokio::join!(wait, change);
+    assert_eq!(found["spec"]["x"], 2);
+    assert_eq!(server.get(&id).unwrap()["spec"]["x"], 3);
+}
