@@ -140,8 +140,10 @@ impl Search<'_> {
         let is_applied = (self.owners.applied)(pointer);
         let is_foreign = (self.owners.others)(pointer);
         match self.cause.reason.as_str() {
-            // A default can be forbidden, too: the pace of a strategy that is no longer desired.
+            // A default can be refused, too: the pace of a strategy that is no longer desired. A Deployment calls it
+            // forbidden, a StatefulSet invalid.
             "FieldValueForbidden" if is_foreign || !is_applied => Found::Blamed,
+            "FieldValueInvalid" if steps.is_empty() && !is_applied => Found::Blamed,
             // The API server removes the fields of this manager only.
             _ if is_foreign && is_applied => self.push(pointer, None),
             // What another manager has set needs none of this manager's fields, and its lists are its own concern.
@@ -227,23 +229,24 @@ impl Search<'_> {
     }
 }
 
-/// Returns the indexes of stored items in the order in which server-side apply merges a list (structured-merge-diff,
-/// typed/merge.go); `None` for a new item. A stored item that is not desired keeps its place before the next shared
-/// one.
+/// Returns the indexes of stored items in the order in which server-side apply merges a list (`visitListItems` in
+/// sigs.k8s.io/structured-merge-diff, typed/merge.go); `None` for a new item. The desired order counts. A stored item
+/// that is not desired keeps its place before the next item that is both.
 fn merged(keys: &[&str], desired: &[Value], stored: &[Value]) -> Vec<Option<usize>> {
     let is_desired = |item: &Value| desired.iter().any(|it| has_same_keys(keys, it, item));
     let index_of = |item: &Value| stored.iter().position(|it| has_same_keys(keys, item, it));
     let (mut all, mut from) = (Vec::new(), 0);
-    for item in desired {
+    for (number, item) in desired.iter().enumerate() {
+        let next_of_both = desired[number..].iter().find_map(index_of);
+        while from < stored.len() && next_of_both != Some(from) {
+            if !is_desired(&stored[from]) {
+                all.push(Some(from));
+            }
+            from += 1;
+        }
         let index = index_of(item);
-        while from < stored.len() && index != Some(from) && !is_desired(&stored[from]) {
-            all.push(Some(from));
-            from += 1;
-        }
+        from += usize::from(index == Some(from));
         all.push(index);
-        while from < stored.len() && all.contains(&Some(from)) {
-            from += 1;
-        }
     }
     all.extend((from..stored.len()).filter(|index| !is_desired(&stored[*index])).map(Some));
     all

@@ -88,6 +88,9 @@ impl History {
 
     /// Stores `object` under `id`, and sets the metadata that the server owns.
     pub(super) fn put(&mut self, id: &Id, mut object: Value) -> Arc<Value> {
+        if !object.is_object() {
+            object = json!({});
+        }
         let version = self.bump();
         let old = self.now(id);
         let (uid, generation) = match &old {
@@ -97,6 +100,9 @@ impl History {
                 (json!(format!("00000000-0000-4000-8000-{:012x}", self.uids)), 1)
             }
         };
+        if !object["metadata"].is_object() {
+            object["metadata"] = json!({});
+        }
         let meta = &mut object["metadata"];
         meta["name"] = json!(id.name);
         if !id.namespace.is_empty() {

@@ -32,7 +32,9 @@ pub(super) fn list(server: &Server, ask: &Ask, stale: bool) -> Response<Answer> 
         Ok(start) => start,
         Err(refusal) => return *refusal,
     };
-    let limit = ask.get("limit").and_then(|limit| limit.parse().ok()).filter(|_| !start.whole);
+    // As for an API server, 0 is no limit.
+    let limit = ask.get("limit").and_then(|limit| limit.parse().ok());
+    let limit = limit.filter(|limit| *limit > 0 && !start.whole);
     let limit = limit.map_or(usize::MAX, |limit: usize| limit.min(state.page));
     let all = state.history.at(&ask.resource, ask.namespace.as_deref(), start.version);
     let mut rest = all

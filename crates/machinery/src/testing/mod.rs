@@ -59,11 +59,12 @@
 //! - Create, read, update, JSON merge patch, the status subresource, and delete with preconditions and finalizers
 //!   work; uid, generation and resourceVersion are the server's.
 //! - Random choices follow from a seed, and time is tokio's: with time paused, hours pass in a moment.
-//! - What is not modelled is refused with 501 and a sentence: selectors, JSON patches, dry runs, tables.
+//! - What is not modelled is refused with 501 and a sentence: selectors, JSON and strategic merge patches, dry runs,
+//!   `generateName`, deletes of a collection, and subresources other than the status.
 //!
 //! Not done: server-side apply is a merge patch, without managers, list keys and conflicts, so a controller that changes
 //! objects by [`Context::ensure`](crate::manager::Context::ensure) does not run on it yet. There is no admission, and no
-//! defaults are set.
+//! defaults are set. The `Accept` header is ignored: objects are always whole.
 //!
 //! This project sends the same random requests to it and to a kube-apiserver and compares the responses
 //! (tests/contract/model_server.rs).

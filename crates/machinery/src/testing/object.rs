@@ -17,6 +17,11 @@ type Outcome = Result<(u16, Arc<Value>), Refusal>;
 pub(super) fn object(server: &Server, head: &Parts, ask: &Ask, body: &[u8]) -> Response<Answer> {
     let mut id = ask.id();
     let body: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
+    let writes = matches!(head.method, Method::POST | Method::PUT | Method::PATCH);
+    let is_object = body.is_object() && body.get("metadata").is_none_or(Value::is_object);
+    if writes && !is_object {
+        return status_answer(400, "BadRequest", "the body is no object");
+    }
     if head.method == Method::POST {
         id.name = body["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     }

@@ -39,6 +39,7 @@ impl Ask {
             _ => return None,
         };
         let (namespace, rest) = match rest {
+            ["namespaces", _, "status" | "finalize"] => (None, rest),
             ["namespaces", namespace, rest @ ..] if !rest.is_empty() => {
                 (Some((*namespace).to_owned()), rest)
             }
@@ -96,12 +97,15 @@ pub(super) async fn answer(
     let Some(ask) = Ask::parse(head) else {
         return Ok(not_modelled("this path", head));
     };
+    if let Some(what) = beyond_the_model(head, &ask, body) {
+        return Ok(not_modelled(what, head));
+    }
     let fault = {
         let mut state = server.lock();
         state.requests.push(format!("{} {}", head.method, head.uri));
         let rate = state.rates.0;
         let fault = state.strike(&Fault::BEFORE, rate);
-        if let Some(no) = refusal(&state, head, &ask) {
+        if let Some(no) = refusal(&state, &ask) {
             return Ok(no);
         }
         fault
@@ -139,17 +143,31 @@ fn readiness(state: &State) -> io::Result<Response<Answer>> {
 /// Parameters that would change the response.
 const NOT_MODELLED: [&str; 3] = ["labelSelector", "fieldSelector", "dryRun"];
 
-fn refusal(state: &State, head: &Parts, ask: &Ask) -> Option<Response<Answer>> {
-    let is_json_patch = head
-        .headers
-        .get("content-type")
-        .is_some_and(|it| it.to_str().is_ok_and(|it| it.starts_with("application/json-patch")));
-    let what = NOT_MODELLED.into_iter().find(|name| ask.get(name).is_some());
-    if let Some(what) = what.or(is_json_patch.then_some("a JSON patch")) {
-        let message =
-            format!("the testing server does not model {what}: {} {}", head.method, head.uri);
-        return Some(status_answer(501, "NotImplemented", &message));
+/// Returns what a request asks for that is not modelled.
+fn beyond_the_model(head: &Parts, ask: &Ask, body: &[u8]) -> Option<&'static str> {
+    if let Some(parameter) = NOT_MODELLED.into_iter().find(|name| ask.get(name).is_some()) {
+        return Some(parameter);
     }
+    let content_type = head.headers.get("content-type").and_then(|it| it.to_str().ok());
+    match content_type.unwrap_or_default() {
+        it if it.starts_with("application/json-patch") => return Some("a JSON patch"),
+        it if it.starts_with("application/strategic") => return Some("a strategic merge patch"),
+        _ => {}
+    }
+    let is_status = ask.subresource.as_deref().is_none_or(|name| name == "status");
+    match (&head.method, &ask.name) {
+        _ if !is_status => Some("this subresource"),
+        (&Method::POST, None) => {
+            let body: Value = serde_json::from_slice(body).unwrap_or_default();
+            let is_named = body["metadata"]["name"].as_str().is_some_and(|name| !name.is_empty());
+            (!is_named).then_some("a create without a name")
+        }
+        (&Method::GET, _) | (&Method::PUT | &Method::PATCH | &Method::DELETE, Some(_)) => None,
+        _ => Some("this method"),
+    }
+}
+
+fn refusal(state: &State, ask: &Ask) -> Option<Response<Answer>> {
     if state.unserved.contains(&ask.resource) {
         return Some(failure(Fault::NotServed));
     }

@@ -186,7 +186,7 @@ impl Server {
 
     /// The largest page that it returns to a request with a limit.
     pub fn set_page(&self, page: usize) {
-        self.lock().page = page;
+        self.lock().page = page.max(1);
     }
 
     /// Sets whether it serves a resource. A resource that is no longer served loses its watches.

@@ -27,6 +27,10 @@ async fn what_is_not_modelled_is_refused_with_a_sentence() {
         (Request::get("/api/v1/pods?watch=true&fieldSelector=a%3Db"), "fieldSelector"),
         (Request::delete(format!("{pod}?dryRun=All")), "dryRun"),
         (json_patch, "a JSON patch"),
+        (Request::get(format!("{pod}/scale")), "this subresource"),
+        (Request::put("/api/v1/namespaces/ns/finalize"), "this subresource"),
+        (Request::post("/api/v1/namespaces/ns/pods"), "a create without a name"),
+        (Request::delete("/api/v1/namespaces/ns/pods"), "this method"),
     ] {
         let (code, status) = answered(&server, request.body(Bytes::new()).unwrap()).await;
         let message = status["message"].as_str().unwrap();
@@ -34,6 +38,19 @@ async fn what_is_not_modelled_is_refused_with_a_sentence() {
         assert!(message.contains(&format!("does not model {what}")), "{message}");
     }
     assert_eq!(server.objects("/api/v1/pods").len(), 1);
+}
+
+#[tokio::test]
+async fn a_body_that_is_no_object_is_refused_and_no_limit_is_none() {
+    let server = Server::new(1);
+    server.put(&Id::new("/api/v1/pods", "ns", "a"), json!([]));
+    for body in ["", "[]", r#"{"metadata": "a"}"#] {
+        let request = Request::put("/api/v1/namespaces/ns/pods/a");
+        let (code, _) = answered(&server, request.body(Bytes::from(body)).unwrap()).await;
+        assert_eq!(code, 400, "{body}");
+    }
+    let list = Request::get("/api/v1/pods?limit=0").body(Bytes::new()).unwrap();
+    assert_eq!(answered(&server, list).await.1["items"].as_array().unwrap().len(), 1);
 }
 
 #[tokio::test]

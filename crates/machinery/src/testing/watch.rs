@@ -21,6 +21,9 @@ use super::server::{Answer, Server};
 /// Like kube-apiserver, about once a minute.
 const BOOKMARKS: Duration = Duration::from_secs(60);
 
+/// Longest duration of a watch that can be requested.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+
 pub(super) struct Watching {
     server: Server,
     ask: Ask,
@@ -81,6 +84,7 @@ impl Watching {
 
     fn open(server: &Server, ask: Ask, stale: bool) -> Result<Watching, Fault> {
         let seconds = ask.get("timeoutSeconds").and_then(|s| s.parse().ok()).unwrap_or(1800);
+        let seconds = u64::min(seconds, LONGEST.as_secs());
         let now = Instant::now();
         let mut watching = Watching {
             changed: server.subscribe(),

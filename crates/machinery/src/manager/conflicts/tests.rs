@@ -215,7 +215,9 @@ fn a_list_is_merged_as_the_api_server_merges_it() {
     for (desired, stored, expected) in [
         ("ab", "ab", "ab"),
         ("ab", "xayb", "xayb"),
-        ("ba", "xayb", "xbay"),
+        ("ba", "xayb", "xyba"),
+        ("ab", "bxa", "xab"),
+        ("anb", "axby", "axnby"),
         ("abc", "xcy", "xabcy"),
         ("", "xy", "xy"),
         ("ab", "", "ab"),
@@ -235,6 +237,9 @@ fn a_list_is_merged_as_the_api_server_merges_it() {
 fn a_default_that_is_forbidden_next_to_the_desired_state_goes() {
     let case = Case::new();
     let found = case.operations(&[("Forbidden", "spec.strategy.rollingUpdate")]);
+    assert_eq!(found, [replaced("/spec/strategy", &json!({"type": "Recreate"}))]);
+    // In the words of a StatefulSet.
+    let found = case.operations(&[("Invalid", "spec.strategy.rollingUpdate")]);
     assert_eq!(found, [replaced("/spec/strategy", &json!({"type": "Recreate"}))]);
     let desired = json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0}});
     let case = Case::new()
