@@ -1,10 +1,11 @@
 //! `testing::Server`, against which the cache is tested, behaves like the real
 //! one.
 //!
-//! The same random requests go to both: creates, updates, patches, applies, deletes and their
-//! preconditions, finalizers, the status subresource, reads of missing objects, lists with every
-//! combination of limit, continue, resourceVersion and resourceVersionMatch, watches from
-//! everywhere in the history, streaming lists. Status codes, reasons, bodies and the frames of
+//! The same random requests go to both: creates, updates, merge and JSON patches, applies by two
+//! managers, deletes and their preconditions, finalizers, the status subresource, what the schema
+//! refuses, reads of missing objects, lists with every combination of limit, continue,
+//! resourceVersion, resourceVersionMatch and selectors, watches from everywhere in the history,
+//! streaming lists. Status codes, reasons, bodies and the frames of
 //! watches must be the same, except for what each server chooses itself: UIDs, and versions as long
 //! as their order is the same.
 //!
@@ -39,6 +40,13 @@ const THINGS: &str = "/apis/test.example.com/v1";
 const NAMESPACES: [&str; 2] = ["model", "model-x"];
 const NAMES: [&str; 3] = ["a", "a-b", "b"];
 
+/// Objects that end a script, with their labels. Each watch sees at least one of them.
+const FENCES: [(&str, &str); 3] = [
+    ("fence", "{}"),
+    ("fence-red", r#"{"color": "red"}"#),
+    ("fence-blue", r#"{"color": "blue", "value": "0"}"#),
+];
+
 /// Number of scripts by default: what fits into half a minute.
 const SEEDS: u64 = 20;
 
@@ -61,6 +69,13 @@ async fn prepare(plane: &'static ControlPlane) {
     }
 }
 
+/// The model with the same CustomResourceDefinition.
+fn model(seed: u64) -> Server {
+    let server = Server::new(seed);
+    server.crd(include_str!("model_server/crd.yaml")).expect("it is one");
+    server
+}
+
 /// The tests write to the same namespaces.
 static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
@@ -74,7 +89,7 @@ async fn the_model_answers_as_the_real_api_server_does() {
     for seed in first..first + var("MODEL_SEEDS").unwrap_or(SEEDS) {
         let requests = script(seed);
         let mut real = Side::real(plane).await;
-        let mut model = Side::model(Server::new(seed));
+        let mut model = Side::model(model(seed));
         let traces = (play(&mut real, &requests).await, play(&mut model, &requests).await);
         real.clear().await;
         if let Some(difference) = first_difference(&traces.0, &traces.1) {
@@ -98,12 +113,16 @@ async fn play(side: &mut Side, requests: &[Request]) -> Vec<Entry> {
     entries
 }
 
-/// Creates one last object in each namespace and waits until the watches have shown it.
+/// Creates the last objects in each namespace, one for each selector, and waits until the watches have shown them.
 async fn fence(side: &mut Side, entries: &mut Vec<Entry>) {
     for namespace in NAMESPACES {
-        let entry = side.perform(&Request::create(namespace, "fence", json!({"value": 0}))).await;
-        assert_eq!(entry.code, 201, "{entry:?}");
-        entries.push(entry);
+        for (name, labels) in FENCES {
+            let mut request = Request::create(namespace, name, json!({"value": 0}));
+            request.body["metadata"]["labels"] = serde_json::from_str(labels).expect("JSON");
+            let entry = side.perform(&request).await;
+            assert_eq!(entry.code, 201, "{entry:?}");
+            entries.push(entry);
+        }
     }
     for entry in entries {
         entry.settle(PATIENCE).await;
@@ -115,7 +134,7 @@ async fn fence(side: &mut Side, entries: &mut Vec<Entry>) {
 async fn what_is_compacted_away_is_gone_in_the_same_words() {
     let plane = plane().await;
     let _alone = ALONE.lock().await;
-    let (mut real, mut model) = (Side::real(plane).await, Side::model(Server::new(1)));
+    let (mut real, mut model) = (Side::real(plane).await, Side::model(model(1)));
     let mut traces = (Vec::new(), Vec::new());
     for (side, entries) in [(&mut real, &mut traces.0), (&mut model, &mut traces.1)] {
         for (namespace, name) in [("model", "a"), ("model", "b"), ("model-x", "a")] {
@@ -248,4 +267,100 @@ async fn a_kind_that_is_not_served_is_told_from_an_object_that_is_missing() {
         let error = missing.unwrap_err();
         assert_eq!(Class::of(&error), Class::Conflict, "{error:?}");
     }
+}
+
+/// Defaults have no owner, so that the model need not know them.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_apply_of_built_in_kinds_gives_the_same_owners() {
+    let plane = plane().await;
+    let (real, model) = (Side::real(plane).await, Side::model(Server::new(1)));
+    for (resource, configs) in built_in() {
+        for (manager, config) in ["one", "other", "one"].into_iter().zip(configs) {
+            let name = config["metadata"]["name"].as_str().expect("a name").to_owned();
+            let path = format!("{resource}/{name}?fieldManager={manager}&force=true");
+            let owners = async |side: &Side| {
+                let applied = side.apply(&path, &config).await;
+                let mut owners = applied["metadata"]["managedFields"].clone();
+                let entries = owners.as_array_mut().unwrap_or_else(|| panic!("{path}: {applied}"));
+                entries.iter_mut().for_each(|entry| drop(entry["time"].take()));
+                entries.sort_by_key(ToString::to_string);
+                owners
+            };
+            assert_eq!(owners(&model).await, owners(&real).await, "{path}");
+        }
+    }
+}
+
+/// Configurations of a Deployment, a Service and a PodDisruptionBudget, each applied by one manager, then by another,
+/// then with fewer fields by the first.
+fn built_in() -> [(&'static str, [Value; 3]); 3] {
+    let object = |kind: &str, spec: Value| {
+        let version = match kind {
+            "Deployment" => "apps/v1",
+            "Service" => "v1",
+            _ => "policy/v1",
+        };
+        json!({ "apiVersion": version, "kind": kind, "spec": spec,
+            "metadata": { "name": "owned", "labels": { "a": "b" }, "annotations": { "c": "d" } } })
+    };
+    let pod = |container: Value, more: Value| {
+        let mut spec = json!({ "containers": [container] });
+        for (name, value) in more.as_object().into_iter().flatten() {
+            spec[name] = value.clone();
+        }
+        object(
+            "Deployment",
+            json!({ "replicas": 0, "selector": { "matchLabels": { "a": "b" } },
+                "template": { "metadata": { "labels": { "a": "b" } }, "spec": spec } }),
+        )
+    };
+    let whole = pod(
+        json!({ "name": "main", "image": "a", "command": ["a", "b"],
+            "env": [{ "name": "A", "value": "1" },
+                { "name": "B", "valueFrom": { "fieldRef": { "fieldPath": "metadata.name" } } }],
+            "ports": [{ "containerPort": 80, "name": "http" }],
+            "resources": { "requests": { "cpu": "1" }, "limits": { "memory": "1Gi" } },
+            "securityContext": { "capabilities": { "drop": ["ALL"] } },
+            "readinessProbe": { "httpGet": { "path": "/", "port": 80 } },
+            "volumeMounts": [{ "name": "data", "mountPath": "/data" }] }),
+        json!({ "nodeSelector": { "a": "b" }, "imagePullSecrets": [{ "name": "pull" }],
+            "volumes": [{ "name": "data", "emptyDir": {} }], "tolerations": [{ "operator": "Exists" }],
+            "hostAliases": [{ "ip": "10.0.0.1", "hostnames": ["a"] }],
+            "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{ "matchFields": [
+                    { "key": "metadata.name", "operator": "In", "values": ["a"] }] }] } } },
+            "topologySpreadConstraints": [{ "maxSkew": 1, "topologyKey": "zone",
+                "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": { "matchLabels": { "a": "b" } } }] }),
+    );
+    let other = pod(
+        json!({ "name": "main", "image": "b", "command": ["c"],
+            "env": [{ "name": "A", "value": "1" }, { "name": "C", "value": "3" }],
+            "ports": [{ "containerPort": 80, "protocol": "TCP", "name": "web" }],
+            "resources": { "limits": { "memory": "1Gi", "cpu": "2" } } }),
+        json!({ "nodeSelector": { "c": "d" }, "volumes": [{ "name": "more", "emptyDir": {} }] }),
+    );
+    let less = pod(json!({ "name": "main", "image": "a" }), json!({}));
+    let service =
+        |ports: Value| object("Service", json!({ "ports": ports, "selector": { "a": "b" } }));
+    let budget = |spec: Value| object("PodDisruptionBudget", spec);
+    [
+        ("/apis/apps/v1/namespaces/model/deployments", [whole, other, less]),
+        (
+            "/api/v1/namespaces/model/services",
+            [
+                service(json!([{ "port": 80, "name": "a" }, { "port": 81, "name": "b" }])),
+                service(json!([{ "port": 80, "name": "a", "protocol": "TCP" }])),
+                service(json!([{ "port": 81, "name": "b", "targetPort": "x" }])),
+            ],
+        ),
+        (
+            "/apis/policy/v1/namespaces/model/poddisruptionbudgets",
+            [
+                budget(json!({ "maxUnavailable": 1, "selector": { "matchLabels": { "a": "b" } } })),
+                budget(json!({ "maxUnavailable": 1, "selector": { "matchLabels": { "c": "d" } } })),
+                budget(json!({ "selector": { "matchLabels": { "a": "b" } } })),
+            ],
+        ),
+    ]
 }

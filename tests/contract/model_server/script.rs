@@ -57,6 +57,9 @@ pub(super) struct Request {
 const JSON: &str = "application/json";
 const MERGE: &str = "application/merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
+const JSON_PATCH: &str = "application/json-patch+json";
+/// Who writes: fields change their owners.
+const MANAGERS: [&str; 2] = ["one", "other"];
 
 impl Query {
     pub(super) fn text(text: &str) -> Query {
@@ -90,7 +93,8 @@ impl Request {
 
     pub(super) fn create(namespace: &'static str, name: &'static str, spec: Value) -> Request {
         let body = thing(name, json!({ "spec": spec }));
-        Request { body, ..Request::new(Method::POST, Some(namespace), None) }
+        let query = vec![("fieldManager", Query::text(MANAGERS[0]))];
+        Request { body, query, ..Request::new(Method::POST, Some(namespace), None) }
     }
 
     pub(super) fn list(
@@ -103,6 +107,17 @@ impl Request {
     pub(super) fn watched(mut self) -> Request {
         self.query.push(("watch", Query::text("true")));
         self
+    }
+
+    /// The name of the last object that a watch with this selector shows.
+    pub(super) fn last_fence(&self) -> &'static str {
+        match self.query.iter().find(|(name, _)| *name == "labelSelector") {
+            Some((_, Query::Text(text))) if text == "!color" => "fence",
+            Some((_, Query::Text(text))) if text == "color=red" || text.contains("(red,") => {
+                "fence-red"
+            }
+            _ => "fence-blue",
+        }
     }
 
     pub(super) fn has(&self, name: &str, value: &str) -> bool {
@@ -147,7 +162,8 @@ impl Author {
         match self.rng.u8(..20) {
             0..5 => self.create(),
             5..7 => self.put(),
-            7..9 => self.merge(),
+            7 => self.merge(),
+            8 => self.json_patch(),
             9 => self.apply(),
             10 => self.unfinalize(),
             11..13 => self.delete(),
@@ -179,8 +195,12 @@ impl Author {
     }
 
     /// Returns the spec, status and finalizers that an object should have.
-    fn content(&mut self) -> Value {
-        let mut more = json!({ "spec": { "value": self.value() } });
+    fn content(&mut self, is_status: bool) -> Value {
+        let mut more = json!({ "spec": self.spec() });
+        // With a value of a wrong type, an API server stops to track the owners of a status.
+        if self.rarely(4) && !is_status {
+            more["strict"] = self.strict();
+        }
         if self.rarely(3) {
             more["status"] = json!({ "seen": self.value() });
         }
@@ -189,8 +209,91 @@ impl Author {
         }
         if self.rarely(4) {
             more["metadata"]["labels"] = json!({ "value": self.value().to_string() });
+            more["metadata"]["labels"]["color"] = json!(["red", "blue"][self.rng.usize(..2)]);
         }
         more
+    }
+
+    /// Fields of every type, with few values, so that several managers set the same.
+    fn spec(&mut self) -> Value {
+        let mut spec = json!({});
+        if self.rarely(2) {
+            spec["value"] = json!(self.value());
+        }
+        let few = |rng: &mut fastrand::Rng| rng.u8(..3);
+        let map = |rng: &mut fastrand::Rng| {
+            let mut map = json!({});
+            for name in ["a", "b"] {
+                if rng.bool() {
+                    map[name] = json!(few(rng));
+                }
+            }
+            map
+        };
+        for name in ["nested", "chosen", "free", "undeclared"] {
+            if self.rarely(3) {
+                spec[name] = map(&mut self.rng);
+            }
+        }
+        for name in ["list", "set"] {
+            if self.rarely(3) {
+                let mut numbers: Vec<u8> = (0..4).filter(|_| self.rng.bool()).collect();
+                self.rng.shuffle(&mut numbers);
+                spec[name] = json!(numbers);
+            }
+        }
+        if self.rarely(2) {
+            let mut items = Vec::new();
+            for (name, side) in [("x", None), ("x", Some("right")), ("y", Some("left"))] {
+                if self.rng.bool() {
+                    let mut item = map(&mut self.rng);
+                    item["name"] = json!(name);
+                    if let Some(side) = side {
+                        item["side"] = json!(side);
+                    }
+                    items.push(item);
+                }
+            }
+            self.rng.shuffle(&mut items);
+            spec["items"] = json!(items);
+        }
+        spec
+    }
+
+    /// Often something that the schema refuses, or does not declare.
+    fn strict(&mut self) -> Value {
+        let mut strict = json!({ "must": "be" });
+        let others = [
+            ("must", json!(null)),
+            ("must", json!("long")),
+            ("must", json!("")),
+            ("must", json!(1)),
+            ("one", json!("b")),
+            ("one", json!("c")),
+            ("number", json!(2)),
+            ("number", json!(0)),
+            ("number", json!(3)),
+            ("many", json!([1, 2, 3])),
+            ("many", json!(["1"])),
+            ("many", json!({})),
+            ("either", json!("50%")),
+            ("either", json!(true)),
+            ("deeper", json!({})),
+            ("deeper", json!({ "up": "yes" })),
+            ("unknown", json!(1)),
+        ];
+        for _ in 0..self.rng.u8(..3) {
+            let (name, value) = others[self.rng.usize(..others.len())].clone();
+            strict[name] = value;
+        }
+        if let Some(fields) = strict.as_object_mut() {
+            fields.retain(|_, value| !value.is_null());
+        }
+        strict
+    }
+
+    fn manager(&mut self) -> Vec<(&'static str, Query)> {
+        vec![("fieldManager", Query::text(MANAGERS[self.rng.usize(..2)]))]
     }
 
     fn version(&mut self, key: Key) -> Version {
@@ -214,7 +317,8 @@ impl Author {
     fn create(&mut self) -> Request {
         let (namespace, name) = self.key();
         let mut request = Request::create(namespace, name, Value::Null);
-        request.body = thing(name, self.content());
+        request.body = thing(name, self.content(false));
+        request.query = self.manager();
         if self.rarely(12) {
             request.version = Version::At(self.rng.usize(..));
         }
@@ -227,9 +331,10 @@ impl Author {
     fn put(&mut self) -> Request {
         let key = self.key();
         let status = self.rarely(3);
-        let body = thing(key.1, self.content());
+        let body = thing(key.1, self.content(status));
         let (version, uid) = (self.version(key), self.uid(key));
-        Request { status, body, version, uid, ..Request::object(Method::PUT, key) }
+        let query = self.manager();
+        Request { status, body, version, uid, query, ..Request::object(Method::PUT, key) }
     }
 
     fn merge(&mut self) -> Request {
@@ -238,27 +343,65 @@ impl Author {
         let body = match self.rng.u8(..4) {
             // Changes nothing, or nothing any more.
             0 => json!({ "spec": { "gone": null } }),
-            _ => self.content(),
+            _ => self.content(status),
         };
         let (version, uid) = (self.version(key), self.uid(key));
-        let content = MERGE;
-        Request { status, body, version, uid, content, ..Request::object(Method::PATCH, key) }
+        let (content, query) = (MERGE, self.manager());
+        Request {
+            status,
+            body,
+            version,
+            uid,
+            query,
+            content,
+            ..Request::object(Method::PATCH, key)
+        }
     }
 
-    /// The spec alone: the model does not know who owns which field.
+    /// One operation that fits most objects, or none.
+    fn json_patch(&mut self) -> Request {
+        let key = self.key();
+        let field = ["value", "nested", "nested/a", "free/b", "items/0", "list/-"];
+        let path = format!("/spec/{}", field[self.rng.usize(..field.len())]);
+        let body = match self.rng.u8(..8) {
+            0..3 => json!([{ "op": "remove", "path": path }]),
+            3 => json!([{ "op": "replace", "path": "/spec", "value": self.spec() }]),
+            4 => json!([{ "op": "test", "path": path, "value": 1 },
+                { "op": "remove", "path": path }]),
+            5 => json!([{ "op": "remove", "path": "/metadata/managedFields/0" }]),
+            6 => json!([{ "op": "replace", "path": "/metadata/managedFields", "value": [{}] }]),
+            _ => json!([{ "op": "add", "path": "/spec/list/-", "value": self.value() }]),
+        };
+        let (content, query) = (JSON_PATCH, self.manager());
+        Request { body, query, content, ..Request::object(Method::PATCH, key) }
+    }
+
     fn apply(&mut self) -> Request {
         let key = self.key();
-        let body = thing(key.1, json!({ "spec": { "value": self.value() } }));
+        let status = self.rarely(6);
+        let body = thing(key.1, self.content(status));
         let (version, uid) = (self.version(key), self.uid(key));
-        let query = vec![("force", Query::text("true")), ("fieldManager", Query::text("test"))];
+        let mut query = self.manager();
+        if !self.rarely(3) {
+            query.push(("force", Query::text("true")));
+        }
         let content = APPLY;
-        Request { body, version, uid, query, content, ..Request::object(Method::PATCH, key) }
+        Request {
+            status,
+            body,
+            version,
+            uid,
+            query,
+            content,
+            ..Request::object(Method::PATCH, key)
+        }
     }
 
     fn unfinalize(&mut self) -> Request {
         let key = self.key();
         let body = json!({ "metadata": { "finalizers": null } });
-        Request { body, content: MERGE, ..Request::object(Method::PATCH, key) }
+        let query = self.manager();
+        Request { body, query, content: MERGE, ..Request::object(Method::PATCH, key) }
     }
 
     fn delete(&mut self) -> Request {
@@ -284,8 +427,29 @@ impl Author {
         }
     }
 
+    /// A selector of labels or of names.
+    fn selector(&mut self, is_watch: bool) -> Vec<(&'static str, Query)> {
+        const OF: [(&str, &str); 11] = [
+            ("labelSelector", "color"),
+            ("labelSelector", "!color"),
+            ("labelSelector", "color=red"),
+            ("labelSelector", "color==blue, value"),
+            ("labelSelector", "color!=red"),
+            ("labelSelector", "color in (red,green)"),
+            ("labelSelector", "color notin (red),color"),
+            ("labelSelector", "color of red"),
+            ("labelSelector", "color,color!=red"),
+            // A watch with these would see no fence.
+            ("fieldSelector", "metadata.name=a"),
+            ("fieldSelector", "metadata.namespace!=model"),
+        ];
+        let number = if is_watch { OF.len() - 3 } else { OF.len() };
+        let (name, value) = OF[self.rng.usize(..number)];
+        if self.rarely(3) { vec![(name, Query::text(value))] } else { Vec::new() }
+    }
+
     fn list(&mut self) -> Request {
-        let mut query = Vec::new();
+        let mut query = self.selector(false);
         if self.rng.bool() {
             query.push(("limit", Query::Text(self.rng.u8(1..4).to_string())));
         }
@@ -305,10 +469,11 @@ impl Author {
     }
 
     fn watch(&mut self) -> Request {
-        let mut query = Vec::new();
+        let mut query = self.selector(true);
+        let selected = query.len();
         query.extend(self.moment().map(|at| ("resourceVersion", at)));
         if self.rarely(8) {
-            query.clear();
+            query.truncate(selected);
             query.push(("resourceVersion", Query::text("1")));
         }
         if self.rng.u8(..8) != 0 {

@@ -92,7 +92,7 @@ impl Side {
                     |frame: &Value| frame["object"]["metadata"]["annotations"].clone();
                 stream.until(PATIENCE, |frame| !annotations(frame).is_null()).await;
             }
-            return Entry::watch(asked, request.namespace, stream);
+            return Entry::watch(asked, request.namespace, request.last_fence(), stream);
         }
         let bytes = answer.into_body().collect().await.expect("a whole answer").to_bytes();
         let body: Value = serde_json::from_slice(&bytes)
@@ -215,6 +215,14 @@ impl Side {
                 answer.map(|body| body.map_err(BoxError::from).boxed_unsync())
             }
         }
+    }
+
+    /// Applies a configuration of any kind. Returns the response.
+    pub(super) async fn apply(&self, path: &str, config: &Value) -> Value {
+        let body = config.to_string().into_bytes();
+        let answer = self.send(&Method::PATCH, path, "application/apply-patch+yaml", body).await;
+        let bytes = answer.into_body().collect().await.expect("a whole answer").to_bytes();
+        serde_json::from_slice(&bytes).expect("JSON")
     }
 
     /// Removes every object, for the next script.

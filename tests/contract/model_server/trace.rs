@@ -16,18 +16,26 @@ pub(super) struct Entry {
     pub(super) code: u16,
     pub(super) body: Value,
     namespace: Option<&'static str>,
+    /// The name of the last object that the watch shows.
+    last: &'static str,
     stream: Option<Stream>,
     frames: Frames,
 }
 
 impl Entry {
     pub(super) fn answer(asked: String, code: u16, body: Value) -> Entry {
-        Entry { asked, code, body, namespace: None, stream: None, frames: Frames::default() }
+        let frames = Frames::default();
+        Entry { asked, code, body, namespace: None, last: "", stream: None, frames }
     }
 
-    pub(super) fn watch(asked: String, namespace: Option<&'static str>, stream: Stream) -> Entry {
+    pub(super) fn watch(
+        asked: String,
+        namespace: Option<&'static str>,
+        last: &'static str,
+        stream: Stream,
+    ) -> Entry {
         let (stream, frames) = (Some(stream), Frames::default());
-        Entry { asked, code: 200, body: Value::Null, namespace, stream, frames }
+        Entry { asked, code: 200, body: Value::Null, namespace, last, stream, frames }
     }
 
     /// Returns whether the server has reported that it lags behind.
@@ -44,10 +52,10 @@ impl Entry {
             self.frames = stream.now();
             return;
         }
-        let last = self.namespace.unwrap_or(NAMESPACES[1]);
+        let (last, name) = (self.namespace.unwrap_or(NAMESPACES[1]), self.last);
         let fence = |frame: &Value| {
             let meta = &frame["object"]["metadata"];
-            meta["name"] == "fence" && meta["namespace"] == last
+            meta["name"] == name && meta["namespace"] == last
         };
         self.frames = stream.until(patience, fence).await;
         if let Some(end) = self.frames.all.iter().position(fence) {
@@ -80,7 +88,10 @@ pub(super) fn first_difference(real: &[Entry], model: &[Entry]) -> Option<String
             words.1[at]["ended"] = json!(true);
         }
     }
-    let at = (0..real.len()).find(|&at| words.0[at] != words.1[at])?;
+    // A response shows what is behind later frames of earlier watches.
+    let responses = |at: &usize| words.0[*at]["body"] != words.1[*at]["body"];
+    let at = (0..real.len()).find(responses);
+    let at = at.or_else(|| (0..real.len()).find(|&at| words.0[at] != words.1[at]))?;
     let history: String = real[..at].iter().map(|entry| format!("{}\n", entry.asked)).collect();
     let raw = |entry: &Entry| format!("{} {}\n{}", entry.code, entry.body, shown(&entry.frames));
     Some(format!(
@@ -149,8 +160,14 @@ impl Words {
     fn object(&mut self, object: &Value) -> Value {
         let mut object = object.clone();
         let Some(meta) = object["metadata"].as_object_mut() else { return object };
-        meta.remove("managedFields");
         meta.remove("creationTimestamp");
+        if let Some(entries) = meta.get_mut("managedFields").and_then(Value::as_array_mut) {
+            for entry in entries.iter_mut() {
+                entry["time"].take();
+            }
+            // The order depends on the seconds in which they were written.
+            entries.sort_by_key(ToString::to_string);
+        }
         let known = self.uids.len();
         if let Some(uid) = meta.get("uid").and_then(Value::as_str).map(str::to_owned) {
             meta.insert("uid".into(), json!(*self.uids.entry(uid).or_insert(known)));
@@ -175,8 +192,20 @@ impl Words {
         let causes = details["causes"].as_array().into_iter().flatten();
         let too_large =
             causes.map(|cause| &cause["reason"]).any(|why| why == "ResourceVersionTooLarge");
+        let causes = details["causes"].as_array().into_iter().flatten();
+        let of_fields = ["FieldManagerConflict", "FieldValue"];
+        let is_of_field = |cause: &&Value| {
+            let reason = cause["reason"].as_str().unwrap_or_default();
+            of_fields.iter().any(|of| reason.starts_with(of))
+                && cause["field"]
+                    .as_str()
+                    .is_some_and(|it| it.contains("strict") || it.contains("spec"))
+        };
+        let fields = causes.filter(is_of_field);
+        let fields: BTreeSet<String> =
+            fields.map(|cause| format!("{} {}", cause["reason"], cause["field"])).collect();
         json!({
-            "status": status["status"], "code": status["code"], "reason": status["reason"],
+            "fields": fields, "status": status["status"], "code": status["code"], "reason": status["reason"],
             "uid": uid, "too large": too_large, "retry": details["retryAfterSeconds"],
             "token": status["metadata"]["continue"].is_string(),
         })

@@ -60,6 +60,8 @@ pub(super) struct Change {
     pub(super) version: u64,
     pub(super) verb: &'static str,
     pub(super) object: Arc<Value>,
+    /// The state before it.
+    pub(super) before: Option<Arc<Value>>,
 }
 
 /// All objects at all versions since the compaction.
@@ -166,26 +168,31 @@ impl History {
         let chain = self.chains.get(id)?;
         let here = chain.iter().position(|(at, _)| *at == version)?;
         let before = here.checked_sub(1).and_then(|before| chain[before].1.clone());
-        Some(match (&chain[here].1, before) {
-            (Some(object), None) => Change { version, verb: "ADDED", object: object.clone() },
-            (Some(object), Some(_)) => Change { version, verb: "MODIFIED", object: object.clone() },
-            (None, before) => {
-                Change { version, verb: "DELETED", object: buried(before.as_ref()?, version) }
-            }
-        })
+        let (verb, object) = match (&chain[here].1, &before) {
+            (Some(object), None) => ("ADDED", object.clone()),
+            (Some(object), Some(_)) => ("MODIFIED", object.clone()),
+            (None, before) => ("DELETED", buried(before.as_ref()?, version)),
+        };
+        Some(Change { version, verb, object, before })
     }
 }
 
-/// The generation of `new` in place of `old`: it counts changes of the spec. Marking an object as
-/// deleted counts too, but is counted where that is done.
+/// The generation of `new` in place of `old`: it counts changes of everything but metadata and status. Marking an
+/// object as deleted counts too, but is counted where that is done.
 pub(super) fn generation(old: &Value, new: &Value) -> i64 {
     let of = |object: &Value| object["metadata"]["generation"].as_i64();
-    let changed = old.get("spec") != new.get("spec");
+    let content = |object: &Value| {
+        let fields = object.as_object().into_iter().flatten();
+        let counts =
+            |(name, _): &(&String, &Value)| !["metadata", "status"].contains(&name.as_str());
+        fields.filter(counts).map(|(name, value)| (name.clone(), value.clone())).collect::<Value>()
+    };
+    let changed = content(old) != content(new);
     of(new).or(of(old)).unwrap_or(0) + i64::from(changed)
 }
 
 /// The last state of an object as its DELETED event shows it.
-fn buried(object: &Value, version: u64) -> Arc<Value> {
+pub(super) fn buried(object: &Value, version: u64) -> Arc<Value> {
     let mut object = object.clone();
     object["metadata"]["resourceVersion"] = json!(version.to_string());
     Arc::new(object)

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::fault::Fault;
 use super::history::Id;
 use super::request::{Ask, Refusal, failure, json_answer, respond, status, status_answer};
+use super::selection::Selection;
 use super::server::{Answer, Server, State};
 
 /// The beginning of a page.
@@ -25,6 +26,10 @@ struct Start {
 }
 
 pub(super) fn list(server: &Server, ask: &Ask, stale: bool) -> Response<Answer> {
+    let selection = match Selection::of(ask) {
+        Ok(selection) => selection,
+        Err(refusal) => return *refusal,
+    };
     let mut state = server.lock();
     let rates = state.rates;
     let fault = state.strike(&Fault::LIST, rates.0);
@@ -39,12 +44,17 @@ pub(super) fn list(server: &Server, ask: &Ask, stale: bool) -> Response<Answer> 
     let all = state.history.at(&ask.resource, ask.namespace.as_deref(), start.version);
     let mut rest = all
         .skip_while(|(id, _)| start.after.as_ref().is_some_and(|after| place(ask, id) <= *after));
-    let page: Vec<(&Id, Arc<Value>)> = rest.by_ref().take(limit).collect();
+    let page: Vec<(&Id, Arc<Value>)> =
+        rest.by_ref().filter(|(_, object)| selection.matches(object)).take(limit).collect();
     let mut meta = json!({ "resourceVersion": start.version.to_string() });
-    let remaining = rest.count();
+    // Whether one of the rest is selected is not known, except for one object by its name.
+    let is_one = ask.namespace.is_some() && selection.is_of_one();
+    let remaining = rest.count() * usize::from(!is_one);
     if let (true, Some((last, _))) = (remaining > 0, page.last()) {
         meta["continue"] = json!(token(start.version, &place(ask, last)));
-        meta["remainingItemCount"] = json!(remaining);
+        if selection.is_all() {
+            meta["remainingItemCount"] = json!(remaining);
+        }
     }
     let items: Vec<&Value> = page.iter().map(|(_, object)| &**object).collect();
     let body = json!({ "kind": "List", "apiVersion": "v1", "metadata": meta, "items": items });

@@ -56,23 +56,33 @@
 //!   and namespaces.
 //! - Watches begin at a version (410 below the window, as HTTP response or in the stream). They have bookmarks once a
 //!   minute, `timeoutSeconds`, and streaming lists.
-//! - Create, read, update, JSON merge patch, the status subresource, and delete with preconditions and finalizers
-//!   work; uid, generation and resourceVersion are the server's.
+//! - Create, read, update, JSON patch, JSON merge patch and server-side apply work, and so do the status subresource,
+//!   and delete with preconditions and finalizers; uid, generation and resourceVersion are the server's.
+//! - Each field has its managers (`metadata.managedFields`), with the list keys and atomic fields of the built-in kinds
+//!   and of [`Server::crd`]. An apply conflicts, takes over and removes as on an API server.
+//! - Lists and watches select by labels, and by the name and the namespace.
+//! - A custom resource whose CustomResourceDefinition is given is pruned, gets the defaults of its schema, and is
+//!   refused with the same causes.
 //! - Random choices follow from a seed, and time is tokio's: with time paused, hours pass in a moment.
-//! - What is not modelled is refused with 501 and a sentence: selectors, JSON and strategic merge patches, dry runs,
-//!   `generateName`, deletes of a collection, and subresources other than the status.
+//! - What is not modelled is refused with 501 and a sentence: strategic merge patches, dry runs, `generateName`, other
+//!   field selectors, deletes of a collection, and subresources other than the status.
 //!
-//! Not done: server-side apply is a merge patch, without managers, list keys and conflicts, so a controller that changes
-//! objects by [`Context::ensure`](crate::manager::Context::ensure) does not run on it yet. There is no admission, and no
-//! defaults are set. The `Accept` header is ignored: objects are always whole.
+//! Not done: there is no admission. Built-in kinds have no defaults and are not validated. In a schema, CEL rules,
+//! patterns, formats and `allOf` and the like are not evaluated; a warning in the log names them. The `Accept` header
+//! is ignored: objects are always whole. Nothing deletes the children of a deleted object.
 //!
-//! This project sends the same random requests to it and to a kube-apiserver and compares the responses
+//! This project sends the same random requests to it and to a kube-apiserver, and compares the responses and watches
 //! (tests/contract/model_server.rs).
 
 mod history;
 mod fault;
 mod server;
 mod request;
+mod crd;
+mod schema;
+mod fields;
+mod managers;
+mod selection;
 mod list;
 mod object;
 mod watch;

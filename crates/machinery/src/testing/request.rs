@@ -14,6 +14,7 @@ use super::fault::Fault;
 use super::history::Id;
 use super::list::list;
 use super::object::object;
+use super::selection::Selection;
 use super::server::{Answer, Server, State};
 use super::watch::Watching;
 
@@ -140,17 +141,19 @@ fn readiness(state: &State) -> io::Result<Response<Answer>> {
     }
 }
 
-/// Parameters that would change the response.
-const NOT_MODELLED: [&str; 3] = ["labelSelector", "fieldSelector", "dryRun"];
-
 /// Returns what a request asks for that is not modelled.
 fn beyond_the_model(head: &Parts, ask: &Ask, body: &[u8]) -> Option<&'static str> {
-    if let Some(parameter) = NOT_MODELLED.into_iter().find(|name| ask.get(name).is_some()) {
-        return Some(parameter);
+    if ask.get("dryRun").is_some() {
+        return Some("dryRun");
+    }
+    if Selection::of(ask).is_ok_and(|selection| selection.beyond(&ask.resource)) {
+        return Some("this fieldSelector");
     }
     let content_type = head.headers.get("content-type").and_then(|it| it.to_str().ok());
     match content_type.unwrap_or_default() {
-        it if it.starts_with("application/json-patch") => return Some("a JSON patch"),
+        it if it.starts_with("application/apply-patch") && has_null(body) => {
+            return Some("null in an apply");
+        }
         it if it.starts_with("application/strategic") => return Some("a strategic merge patch"),
         _ => {}
     }
@@ -165,6 +168,18 @@ fn beyond_the_model(head: &Parts, ask: &Ask, body: &[u8]) -> Option<&'static str
         (&Method::GET, _) | (&Method::PUT | &Method::PATCH | &Method::DELETE, Some(_)) => None,
         _ => Some("this method"),
     }
+}
+
+/// Returns whether a configuration sets a field to null.
+fn has_null(body: &[u8]) -> bool {
+    fn walk(value: &Value) -> bool {
+        match value {
+            Value::Object(map) => map.values().any(walk),
+            Value::Array(items) => items.iter().any(walk),
+            value => value.is_null(),
+        }
+    }
+    serde_json::from_slice(body).is_ok_and(|body: Value| body.is_object() && walk(&body))
 }
 
 fn refusal(state: &State, ask: &Ask) -> Option<Response<Answer>> {

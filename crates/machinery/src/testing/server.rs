@@ -10,16 +10,27 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
+use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
+use super::crd::Crd;
 use super::fault::Fault;
 use super::history::{History, Id};
+use super::managers::{Manager, Write};
+use super::schema::Type;
 use crate::client::{Client, Options};
 
 /// The body of a response.
 pub(super) type Answer = UnsyncBoxBody<Bytes, io::Error>;
+
+/// 2026-01-01T00:00:00Z, in seconds.
+const BEGIN: i64 = 1_767_225_600;
+
+/// The field manager of what [`Server::put`] sets.
+const SOMEBODY: &str = "somebody";
 
 /// An API server in memory. Cheap to clone; all clones are the same server.
 #[derive(Clone)]
@@ -49,6 +60,9 @@ pub(super) struct State {
     pub(super) forbidden: HashSet<String>,
     pub(super) requests: Vec<String>,
     struck: BTreeMap<String, u64>,
+    began: Instant,
+    /// By resource.
+    crds: BTreeMap<String, Arc<Crd>>,
 }
 
 impl Server {
@@ -71,6 +85,8 @@ impl Server {
             forbidden: HashSet::new(),
             requests: Vec::new(),
             struck: BTreeMap::new(),
+            began: Instant::now(),
+            crds: BTreeMap::new(),
         };
         let (changed, _) = watch::channel(100);
         Server { state: Arc::new(Mutex::new(state)), changed: Arc::new(changed) }
@@ -81,11 +97,46 @@ impl Server {
         Client::from_service(self.clone(), options)
     }
 
+    /// Serves the versions of a CustomResourceDefinition, given as YAML: their defaults, the types of fields and lists,
+    /// and required, minimum and similar keywords. Rules in CEL and patterns are not evaluated.
+    ///
+    /// # Errors
+    ///
+    /// If it is no CustomResourceDefinition.
+    pub fn crd(&self, yaml: &str) -> Result<(), String> {
+        let definition: Value = serde_saphyr::from_str(yaml).map_err(|error| error.to_string())?;
+        for crd in Crd::of(&definition)? {
+            self.lock().crds.insert(crd.resource.clone(), Arc::new(crd));
+        }
+        Ok(())
+    }
+
     // === What others do to the objects ===
 
-    /// Creates or replaces an object, and returns its new version.
-    pub fn put(&self, id: &Id, object: Value) -> u64 {
-        self.change(|state| drop(state.history.put(id, object)))
+    /// Creates or replaces an object, its status included, and returns its new version. The field manager `somebody`
+    /// owns what it changes.
+    pub fn put(&self, id: &Id, mut object: Value) -> u64 {
+        self.change(|state| {
+            if !object.is_object() {
+                object = json!({});
+            }
+            let manager = Manager {
+                operation: "Update",
+                name: SOMEBODY.to_owned(),
+                subresource: String::new(),
+            };
+            let old = state.history.now(id);
+            state.write(id, manager, |write| write.update(old.as_deref(), &mut object));
+            if let Some(crd) = state.crd(id) {
+                crd.complete(&mut object);
+            }
+            if object["metadata"]["creationTimestamp"].is_null() {
+                let created = old.map(|old| old["metadata"]["creationTimestamp"].clone());
+                object["metadata"]["creationTimestamp"] =
+                    created.unwrap_or_else(|| json!(state.now()));
+            }
+            state.history.put(id, object);
+        })
     }
 
     /// Deletes an object, and returns the version of the deletion.
@@ -243,6 +294,26 @@ impl Server {
 }
 
 impl State {
+    /// The server's time: tokio's, from the begin of 2026 on, in RFC 3339.
+    pub(super) fn now(&self) -> String {
+        let seconds = i64::try_from(self.began.elapsed().as_secs()).unwrap_or_default();
+        let now = Timestamp::from_second(BEGIN + seconds).unwrap_or(Timestamp::UNIX_EPOCH);
+        now.to_string()
+    }
+
+    pub(super) fn crd(&self, id: &Id) -> Option<Arc<Crd>> {
+        self.crds.get(&id.resource).cloned()
+    }
+
+    /// Decides about the owners of an object's fields.
+    pub(super) fn write<T>(&self, id: &Id, by: Manager, decide: impl FnOnce(Write<'_>) -> T) -> T {
+        let version = id.resource.rsplit_once('/').map_or("", |(version, _)| version);
+        let api_version = version.trim_start_matches("/apis/").trim_start_matches("/api/");
+        let crd = self.crds.get(&id.resource);
+        let kind = Type::of(&id.resource, crd.map(|crd| &crd.schema));
+        decide(Write { kind, api_version, manager: by, now: &self.now() })
+    }
+
     /// The fault out of `which` that strikes now: the next scripted one if it fits, otherwise a
     /// random one at this rate.
     pub(super) fn strike(&mut self, which: &[Fault], rate: f64) -> Option<Fault> {

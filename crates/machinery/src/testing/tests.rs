@@ -18,15 +18,15 @@ async fn what_is_not_modelled_is_refused_with_a_sentence() {
     let server = Server::new(1);
     server.put(&Id::new("/api/v1/pods", "ns", "a"), json!({}));
     let pod = "/api/v1/namespaces/ns/pods/a";
-    let json_patch = Request::patch(pod).header("content-type", "application/json-patch+json");
+    let strategic =
+        Request::patch(pod).header("content-type", "application/strategic-merge-patch+json");
     for (request, what) in [
         (Request::get("/"), "this path"),
         (Request::get("/version"), "this path"),
         (Request::get("/apis/apps"), "this path"),
-        (Request::get("/api/v1/pods?labelSelector=a%3Db"), "labelSelector"),
-        (Request::get("/api/v1/pods?watch=true&fieldSelector=a%3Db"), "fieldSelector"),
+        (Request::get("/api/v1/pods?watch=true&fieldSelector=a%3Db"), "this fieldSelector"),
         (Request::delete(format!("{pod}?dryRun=All")), "dryRun"),
-        (json_patch, "a JSON patch"),
+        (strategic, "a strategic merge patch"),
         (Request::get(format!("{pod}/scale")), "this subresource"),
         (Request::put("/api/v1/namespaces/ns/finalize"), "this subresource"),
         (Request::post("/api/v1/namespaces/ns/pods"), "a create without a name"),

@@ -16,6 +16,7 @@ use super::fault::Fault;
 use super::history::Change;
 use super::list::torn;
 use super::request::{Ask, failure, respond, status, status_answer, too_large};
+use super::selection::Selection;
 use super::server::{Answer, Server};
 
 /// Like kube-apiserver, about once a minute.
@@ -27,6 +28,7 @@ const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 pub(super) struct Watching {
     server: Server,
     ask: Ask,
+    selection: Selection,
     changed: watch::Receiver<u64>,
     /// Everything up to this version was sent or is in `queue`.
     sent: u64,
@@ -55,10 +57,14 @@ impl Watching {
             let rate = state.rates.0;
             state.strike(&Fault::WATCH, rate)
         };
+        let selection = match Selection::of(&ask) {
+            Ok(selection) => selection,
+            Err(refusal) => return *refusal,
+        };
         if let Some(refusal) = refusal(&ask) {
             return refusal;
         }
-        let mut watching = match Watching::open(server, ask, stale) {
+        let mut watching = match Watching::open(server, ask, selection, stale) {
             Ok(watching) => watching,
             Err(fault) => return failure(fault),
         };
@@ -82,7 +88,12 @@ impl Watching {
         respond(200, StreamBody::new(frames).boxed_unsync())
     }
 
-    fn open(server: &Server, ask: Ask, stale: bool) -> Result<Watching, Fault> {
+    fn open(
+        server: &Server,
+        ask: Ask,
+        selection: Selection,
+        stale: bool,
+    ) -> Result<Watching, Fault> {
         let seconds = ask.get("timeoutSeconds").and_then(|s| s.parse().ok()).unwrap_or(1800);
         let seconds = u64::min(seconds, LONGEST.as_secs());
         let now = Instant::now();
@@ -91,6 +102,7 @@ impl Watching {
             server: server.clone(),
             sent: ask.version().unwrap_or(0),
             ask,
+            selection,
             queue: VecDeque::new(),
             initial_until: None,
             end_bookmark_comes: true,
@@ -141,6 +153,7 @@ impl Watching {
             .history
             .at(&self.ask.resource, self.ask.namespace.as_deref(), snapshot)
             .map(|(_, object)| object)
+            .filter(|object| self.selection.matches(object))
             .collect();
         drop(state);
         for object in objects {
@@ -213,7 +226,8 @@ impl Watching {
         let state = self.server.lock();
         let until = self.initial_until.unwrap_or(state.history.version);
         let namespace = self.ask.namespace.as_deref();
-        state.history.changes(&self.ask.resource, namespace, self.sent, until)
+        let changes = state.history.changes(&self.ask.resource, namespace, self.sent, until);
+        changes.into_iter().filter_map(|change| self.selection.shown(change)).collect()
     }
 
     fn scripted_fault(&mut self) -> bool {

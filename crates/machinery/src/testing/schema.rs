@@ -1,0 +1,182 @@
+//! The types of fields, as far as server-side apply depends on them.
+//!
+//! Guarantees
+//! - A kind with a CustomResourceDefinition has the types of its schema (`x-kubernetes-list-type` and so on).
+//! - The built-in kinds have those that Kubernetes generates from its Go types (`applyconfigurations/internal`).
+//! - Without either, lists are atomic and maps are not, as for fields that a schema does not declare.
+
+use serde_json::Value;
+
+/// The type of one field.
+#[derive(Clone, Copy)]
+pub(super) enum Type<'a> {
+    /// A node of the schema of a CustomResourceDefinition.
+    Declared(&'a Value),
+    /// A field of a built-in type: its own name, and that of the enclosing field.
+    BuiltIn { name: &'a str, within: &'a str },
+    /// A field that no schema declares.
+    Unknown,
+}
+
+/// How the items of a list are told apart.
+pub(super) enum Items<'a> {
+    /// They are not: the list has one owner.
+    Atomic,
+    /// By their values.
+    Set,
+    /// By these fields; if absent, the second is the value.
+    Keys(Vec<(&'a str, Option<Value>)>),
+}
+
+/// The groups of built-in kinds have no dot, or end with this.
+const BUILT_IN: &str = ".k8s.io";
+
+/// Fields of built-in types that are maps with any keys.
+const FREE_MAPS: [&str; 14] = [
+    "allocatable",
+    "annotations",
+    "binaryData",
+    "capacity",
+    "data",
+    "defaultRequest",
+    "hard",
+    "labels",
+    "limits",
+    "overhead",
+    "parameters",
+    "requests",
+    "stringData",
+    "used",
+];
+
+/// Fields of built-in types that are atomic maps.
+const ATOMIC_MAPS: [&str; 22] = [
+    "claimRef",
+    "configMapKeyRef",
+    "dataSource",
+    "fieldRef",
+    "fileKeyRef",
+    "imagePullSecrets", // Its items.
+    "involvedObject",
+    "labelSelector",
+    "namespaceSelector",
+    "nodeSelector",
+    "objectSelector",
+    "podSelector",
+    "preference",
+    "regarding",
+    "related",
+    "required",
+    "requiredDuringSchedulingIgnoredDuringExecution",
+    "resourceFieldRef",
+    "roleRef",
+    "scopeSelector",
+    "secretKeyRef",
+    "selector",
+];
+
+impl<'a> Type<'a> {
+    /// The type of the objects of a resource. `schema` is that of its CustomResourceDefinition.
+    pub(super) fn of(resource: &str, schema: Option<&'a Value>) -> Type<'a> {
+        if let Some(schema) = schema {
+            return Type::Declared(schema);
+        }
+        let group = resource.strip_prefix("/apis/").and_then(|rest| rest.split('/').next());
+        let is_built_in =
+            group.is_none_or(|group| !group.contains('.') || group.ends_with(BUILT_IN));
+        if is_built_in { Type::BuiltIn { name: "", within: "" } } else { Type::Unknown }
+    }
+
+    /// The type of a field.
+    pub(super) fn field<'b>(self, name: &'b str, is_root: bool) -> Type<'b>
+    where
+        'a: 'b,
+    {
+        match self {
+            _ if is_root && name == "metadata" => Type::BuiltIn { name, within: "" },
+            Type::Declared(schema) => {
+                let free = Some(&schema["additionalProperties"]).filter(|free| free.is_object());
+                let field = schema["properties"].get(name).or(free);
+                field.map_or(Type::Unknown, Type::Declared)
+            }
+            Type::BuiltIn { name: within, .. } => Type::BuiltIn { name, within },
+            Type::Unknown => Type::Unknown,
+        }
+    }
+
+    /// Returns whether it declares a field of this name. The keys of a map are not declared.
+    pub(super) fn declares(self, name: &str, is_root: bool) -> bool {
+        match self {
+            _ if is_root && ["apiVersion", "kind", "metadata"].contains(&name) => true,
+            Type::Declared(schema) => schema["properties"].get(name).is_some(),
+            Type::BuiltIn { name: within, .. } => !FREE_MAPS.contains(&within),
+            Type::Unknown => false,
+        }
+    }
+
+    /// The type of a list's items.
+    pub(super) fn item(self) -> Type<'a> {
+        match self {
+            Type::Declared(schema) => Type::Declared(&schema["items"]),
+            other => other,
+        }
+    }
+
+    pub(super) fn is_atomic_map(self) -> bool {
+        match self {
+            Type::Declared(schema) => schema["x-kubernetes-map-type"] == "atomic",
+            Type::BuiltIn { name, .. } => ATOMIC_MAPS.contains(&name),
+            Type::Unknown => false,
+        }
+    }
+
+    pub(super) fn items(self) -> Items<'a> {
+        match self {
+            Type::Declared(schema) => match schema["x-kubernetes-list-type"].as_str() {
+                Some("set") => Items::Set,
+                Some("map") => {
+                    let keys = schema["x-kubernetes-list-map-keys"].as_array();
+                    let keys = keys.into_iter().flatten().filter_map(Value::as_str);
+                    let default =
+                        |key: &str| schema["items"]["properties"][key].get("default").cloned();
+                    Items::Keys(keys.map(|key| (key, default(key))).collect())
+                }
+                _ => Items::Atomic,
+            },
+            Type::BuiltIn { name, within } => built_in(name, within),
+            Type::Unknown => Items::Atomic,
+        }
+    }
+}
+
+/// The lists of the built-in kinds that are not atomic.
+fn built_in(name: &str, within: &str) -> Items<'static> {
+    let keys: &[&'static str] = match (within, name) {
+        (_, "finalizers") => return Items::Set,
+        (_, "ownerReferences") => &["uid"],
+        ("status", "conditions") => &["type"],
+        (
+            _,
+            "containers"
+            | "initContainers"
+            | "ephemeralContainers"
+            | "env"
+            | "volumes"
+            | "imagePullSecrets"
+            | "resourceClaims"
+            | "schedulingGates"
+            | "webhooks",
+        ) => &["name"],
+        (_, "volumeMounts") => &["mountPath"],
+        (_, "volumeDevices") => &["devicePath"],
+        (_, "hostAliases" | "podIPs") => &["ip"],
+        (_, "topologySpreadConstraints") => &["topologyKey", "whenUnsatisfiable"],
+        ("containers" | "initContainers" | "ephemeralContainers", "ports") => {
+            &["containerPort", "protocol"]
+        }
+        ("spec", "ports") => &["port", "protocol"],
+        _ => return Items::Atomic,
+    };
+    let default = |key: &str| (key == "protocol").then(|| Value::from("TCP"));
+    Items::Keys(keys.iter().map(|&key| (key, default(key))).collect())
+}
