@@ -294,58 +294,21 @@ async fn an_apply_of_built_in_kinds_gives_the_same_owners() {
 /// Configurations of a Deployment, a Service and a PodDisruptionBudget, each applied by one manager, then by another,
 /// then with fewer fields by the first.
 fn built_in() -> [(&'static str, [Value; 3]); 3] {
-    let object = |kind: &str, spec: Value| {
-        let version = match kind {
-            "Deployment" => "apps/v1",
-            "Service" => "v1",
-            _ => "policy/v1",
-        };
+    let object = |kind: &str, version: &str, spec: Value| {
         json!({ "apiVersion": version, "kind": kind, "spec": spec,
             "metadata": { "name": "owned", "labels": { "a": "b" }, "annotations": { "c": "d" } } })
     };
-    let pod = |container: Value, more: Value| {
-        let mut spec = json!({ "containers": [container] });
-        for (name, value) in more.as_object().into_iter().flatten() {
-            spec[name] = value.clone();
-        }
-        object(
-            "Deployment",
-            json!({ "replicas": 0, "selector": { "matchLabels": { "a": "b" } },
-                "template": { "metadata": { "labels": { "a": "b" } }, "spec": spec } }),
-        )
+    let deployment = |pod: Value| {
+        let template = json!({ "metadata": { "labels": { "a": "b" } }, "spec": pod });
+        let selector = json!({ "matchLabels": { "a": "b" } });
+        let spec = json!({ "replicas": 0, "selector": selector, "template": template });
+        object("Deployment", "apps/v1", spec)
     };
-    let whole = pod(
-        json!({ "name": "main", "image": "a", "command": ["a", "b"],
-            "env": [{ "name": "A", "value": "1" },
-                { "name": "B", "valueFrom": { "fieldRef": { "fieldPath": "metadata.name" } } }],
-            "ports": [{ "containerPort": 80, "name": "http" }],
-            "resources": { "requests": { "cpu": "1" }, "limits": { "memory": "1Gi" } },
-            "securityContext": { "capabilities": { "drop": ["ALL"] } },
-            "readinessProbe": { "httpGet": { "path": "/", "port": 80 } },
-            "volumeMounts": [{ "name": "data", "mountPath": "/data" }] }),
-        json!({ "nodeSelector": { "a": "b" }, "imagePullSecrets": [{ "name": "pull" }],
-            "volumes": [{ "name": "data", "emptyDir": {} }], "tolerations": [{ "operator": "Exists" }],
-            "hostAliases": [{ "ip": "10.0.0.1", "hostnames": ["a"] }],
-            "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": {
-                "nodeSelectorTerms": [{ "matchFields": [
-                    { "key": "metadata.name", "operator": "In", "values": ["a"] }] }] } } },
-            "topologySpreadConstraints": [{ "maxSkew": 1, "topologyKey": "zone",
-                "whenUnsatisfiable": "DoNotSchedule",
-                "labelSelector": { "matchLabels": { "a": "b" } } }] }),
-    );
-    let other = pod(
-        json!({ "name": "main", "image": "b", "command": ["c"],
-            "env": [{ "name": "A", "value": "1" }, { "name": "C", "value": "3" }],
-            "ports": [{ "containerPort": 80, "protocol": "TCP", "name": "web" }],
-            "resources": { "limits": { "memory": "1Gi", "cpu": "2" } } }),
-        json!({ "nodeSelector": { "c": "d" }, "volumes": [{ "name": "more", "emptyDir": {} }] }),
-    );
-    let less = pod(json!({ "name": "main", "image": "a" }), json!({}));
     let service =
-        |ports: Value| object("Service", json!({ "ports": ports, "selector": { "a": "b" } }));
-    let budget = |spec: Value| object("PodDisruptionBudget", spec);
+        |ports: Value| object("Service", "v1", json!({ "ports": ports, "selector": { "a": "b" } }));
+    let budget = |spec: Value| object("PodDisruptionBudget", "policy/v1", spec);
     [
-        ("/apis/apps/v1/namespaces/model/deployments", [whole, other, less]),
+        ("/apis/apps/v1/namespaces/model/deployments", pods().map(deployment)),
         (
             "/api/v1/namespaces/model/services",
             [
@@ -363,4 +326,35 @@ fn built_in() -> [(&'static str, [Value; 3]); 3] {
             ],
         ),
     ]
+}
+
+/// Specs of pods with lists and maps of all types.
+fn pods() -> [Value; 3] {
+    let whole = json!({
+        "containers": [{ "name": "main", "image": "a", "command": ["a", "b"],
+            "env": [{ "name": "A", "value": "1" },
+                { "name": "B", "valueFrom": { "fieldRef": { "fieldPath": "metadata.name" } } }],
+            "ports": [{ "containerPort": 80, "name": "http" }],
+            "resources": { "requests": { "cpu": "1" }, "limits": { "memory": "1Gi" } },
+            "securityContext": { "capabilities": { "drop": ["ALL"] } },
+            "readinessProbe": { "httpGet": { "path": "/", "port": 80 } },
+            "volumeMounts": [{ "name": "data", "mountPath": "/data" }] }],
+        "nodeSelector": { "a": "b" }, "imagePullSecrets": [{ "name": "pull" }],
+        "volumes": [{ "name": "data", "emptyDir": {} }], "tolerations": [{ "operator": "Exists" }],
+        "hostAliases": [{ "ip": "10.0.0.1", "hostnames": ["a"] }],
+        "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{ "matchFields": [
+                { "key": "metadata.name", "operator": "In", "values": ["a"] }] }] } } },
+        "topologySpreadConstraints": [{ "maxSkew": 1, "topologyKey": "zone",
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": { "matchLabels": { "a": "b" } } }],
+    });
+    let other = json!({
+        "containers": [{ "name": "main", "image": "b", "command": ["c"],
+            "env": [{ "name": "A", "value": "1" }, { "name": "C", "value": "3" }],
+            "ports": [{ "containerPort": 80, "protocol": "TCP", "name": "web" }],
+            "resources": { "limits": { "memory": "1Gi", "cpu": "2" } } }],
+        "nodeSelector": { "c": "d" }, "volumes": [{ "name": "more", "emptyDir": {} }],
+    });
+    [whole, other, json!({ "containers": [{ "name": "main", "image": "a" }] })]
 }

@@ -13,7 +13,7 @@ use workload_operator::reflector::State;
 use workload_operator::store::Delta;
 
 use crate::thing::Thing;
-use controller_machinery::testing::Server;
+use controller_machinery::testing::{Received, Server};
 
 /// Notifications of a handler, one word each: `+a/x`, `~a/x`, `-a/x`.
 type Log = Arc<Mutex<Vec<String>>>;
@@ -40,9 +40,9 @@ fn state(informer: &Informer<Thing>) -> State {
 }
 
 fn lists(model: &Server) -> usize {
-    let begins = |request: &&String| {
-        (!request.contains("watch=") || request.contains("sendInitialEvents=true"))
-            && !request.contains("continue=")
+    let begins = |request: &&Received| {
+        let has = |parameter: &str| request.uri.contains(parameter);
+        (!has("watch=") || has("sendInitialEvents=true")) && !has("continue=")
     };
     model.requests().iter().filter(begins).count()
 }

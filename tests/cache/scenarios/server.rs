@@ -18,7 +18,7 @@ use workload_operator::reflector::State;
 
 use super::{lists, log, state};
 use crate::thing::{THINGS, Thing, held, id, informer, pass, run, served, thing, until};
-use controller_machinery::testing::{Fault, Server};
+use controller_machinery::testing::{Fault, Received, Server};
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_watch_is_found_within_150_seconds_and_replaced() {
@@ -33,7 +33,8 @@ async fn a_silent_watch_is_found_within_150_seconds_and_replaced() {
     until("the change arrives", || held(&informer) == served(&model)).await;
     let took = silent_since.elapsed();
     assert!(took > Duration::from_secs(60) && took <= Duration::from_secs(151), "{took:?}");
-    let streamed = model.requests().iter().filter(|it| it.contains("sendInitialEvents")).count();
+    let streamed =
+        model.requests().iter().filter(|it| it.uri.contains("sendInitialEvents")).count();
     assert_eq!(streamed, 1, "the next watch shows what it hid");
 }
 
@@ -73,7 +74,7 @@ async fn a_server_without_streaming_lists_is_listed_by_pages_at_once() {
     informer.synced().await;
     assert!(begun.elapsed() < Duration::from_secs(1));
     assert_eq!(held(&informer), served(&model));
-    let pages = model.requests().iter().filter(|r| r.contains("continue=")).count();
+    let pages = model.requests().iter().filter(|r| r.uri.contains("continue=")).count();
     assert_eq!(pages, 2);
 }
 
@@ -202,12 +203,12 @@ async fn watches_end_at_times_that_differ() {
     let informer = informer(&model);
     informer.synced().await;
     pass(3600).await;
-    let timeout = |request: &String| {
-        let rest = request.split("timeoutSeconds=").nth(1)?;
+    let timeout = |request: &Received| {
+        let rest = request.uri.split("timeoutSeconds=").nth(1)?;
         rest.split('&').next()?.parse::<u64>().ok()
     };
-    let (lists, watches): (Vec<String>, Vec<String>) =
-        model.requests().into_iter().partition(|request| request.contains("sendInitialEvents"));
+    let (lists, watches): (Vec<Received>, Vec<Received>) =
+        model.requests().into_iter().partition(|request| request.uri.contains("sendInitialEvents"));
     let timeouts: std::collections::BTreeSet<_> = watches.iter().filter_map(timeout).collect();
     assert!(timeouts.len() >= 10, "{timeouts:?}");
     // Its objects alone may take minutes.

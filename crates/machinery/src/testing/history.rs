@@ -97,6 +97,9 @@ impl History {
         let old = self.now(id);
         let (uid, generation) = match &old {
             Some(old) => (old["metadata"]["uid"].clone(), generation(old, &object)),
+            None if object["metadata"]["uid"].is_string() => {
+                (object["metadata"]["uid"].clone(), generation(&Value::Null, &object).max(1))
+            }
             None => {
                 self.uids += 1;
                 (json!(format!("00000000-0000-4000-8000-{:012x}", self.uids)), 1)

@@ -89,6 +89,7 @@ mod watch;
 
 pub use fault::Fault;
 pub use history::Id;
+pub use request::{Received, status as refusal};
 pub use server::Server;
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use super::crd::details;
 use super::fault::Fault;
 use super::history::{Id, generation};
 use super::managers::Manager;
-use super::request::{Ask, Refusal, failure, json_answer, status, status_answer};
+use super::request::{Ask, Refusal, failure, json_answer, refused, status, status_answer};
 use super::server::{Answer, Server, State};
 
 /// The answer: code and body, or the refusal.
@@ -112,7 +112,7 @@ fn create(
     by: Manager,
 ) -> Outcome {
     state.complete(id, &mut body);
-    state.check(id, &body)?;
+    state.admit(id, &mut body)?;
     if body["metadata"]["resourceVersion"].is_string() {
         let why = "resourceVersion should not be set on objects to be created";
         return Err(status_answer(500, "", why).into());
@@ -130,7 +130,9 @@ fn store_new(state: &mut State, id: &Id, mut new: Value) -> Outcome {
         without_status(&mut new);
     }
     new["metadata"]["creationTimestamp"] = json!(state.now());
-    state.check(id, &new)?;
+    if let Some(meta) = new["metadata"].as_object_mut() {
+        meta.remove("uid");
+    }
     Ok((201, state.history.put(id, new)))
 }
 
@@ -153,6 +155,7 @@ fn apply_new(state: &mut State, id: &Id, config: &Value, by: Manager) -> Outcome
     let nothing = json!({ "metadata": {} });
     let mut new = state.write(id, by, |write| write.apply(&nothing, config, false))?;
     state.complete(id, &mut new);
+    state.admit(id, &mut new)?;
     store_new(state, id, new)
 }
 
@@ -256,7 +259,11 @@ fn update(state: &mut State, id: &Id, old: &Arc<Value>, mut new: Value, status: 
     if !leaves(old, &new) {
         return Err(invalid("no new finalizers can be added if the object is being deleted"));
     }
-    state.check(id, &new)?;
+    if status {
+        state.check(id, &new)?;
+    } else {
+        state.admit(id, &mut new)?;
+    }
     if timeless(old) == timeless(&new) {
         return Ok((200, old.clone()));
     }
@@ -294,6 +301,14 @@ impl State {
     /// Returns whether the status has a subresource of its own.
     fn has_status(&self, id: &Id) -> bool {
         self.crd(id).is_none_or(|crd| crd.has_status)
+    }
+
+    /// Has the object changed or refused by admission, then by its schema.
+    fn admit(&self, id: &Id, object: &mut Value) -> Result<(), Refusal> {
+        if let Some(admission) = &self.admission {
+            admission(object).map_err(|status| Box::new(refused(&status)))?;
+        }
+        self.check(id, object)
     }
 
     fn check(&self, id: &Id, object: &Value) -> Result<(), Refusal> {

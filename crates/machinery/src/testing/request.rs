@@ -18,6 +18,17 @@ use super::selection::Selection;
 use super::server::{Answer, Server, State};
 use super::watch::Watching;
 
+/// A request, as the server received it.
+#[derive(Debug, Clone)]
+pub struct Received {
+    /// `GET`, `PATCH` and so on.
+    pub method: String,
+    /// Path and query.
+    pub uri: String,
+    /// Null if there is none.
+    pub body: Value,
+}
+
 /// A response that is a refusal.
 pub(super) type Refusal = Box<Response<Answer>>;
 
@@ -101,9 +112,21 @@ pub(super) async fn answer(
     if let Some(what) = beyond_the_model(head, &ask, body) {
         return Ok(not_modelled(what, head));
     }
+    let received = Received {
+        method: head.method.to_string(),
+        uri: head.uri.to_string(),
+        body: serde_json::from_slice(body).unwrap_or_default(),
+    };
+    let interceptor = {
+        let mut state = server.lock();
+        state.requests.push(received.clone());
+        state.interceptor.clone()
+    };
+    if let Some(status) = interceptor.and_then(|intercept| intercept(&received)) {
+        return Ok(refused(&status));
+    }
     let fault = {
         let mut state = server.lock();
-        state.requests.push(format!("{} {}", head.method, head.uri));
         let rate = state.rates.0;
         let fault = state.strike(&Fault::BEFORE, rate);
         if let Some(no) = refusal(&state, &ask) {
@@ -198,8 +221,8 @@ fn not_modelled(what: &str, head: &Parts) -> Response<Answer> {
     status_answer(501, "NotImplemented", &message)
 }
 
-/// The metav1.Status of a failure.
-pub(super) fn status(code: u16, reason: &str, message: &str) -> Value {
+/// Returns the metav1.Status of a failure.
+pub fn status(code: u16, reason: &str, message: &str) -> Value {
     let mut status = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
         "code": code, "message": message,
@@ -241,6 +264,12 @@ pub(super) fn too_large() -> Value {
         json!({ "reason": "ResourceVersionTooLarge", "message": "Too large resource version" });
     status["details"] = json!({ "causes": [cause], "retryAfterSeconds": 1 });
     status
+}
+
+/// The response with a metav1.Status.
+pub(super) fn refused(status: &Value) -> Response<Answer> {
+    let code = status["code"].as_u64().and_then(|code| u16::try_from(code).ok());
+    json_answer(code.filter(|code| (400..600).contains(code)).unwrap_or(500), status)
 }
 
 pub(super) fn status_answer(code: u16, reason: &str, message: &str) -> Response<Answer> {

@@ -20,6 +20,7 @@ use super::crd::Crd;
 use super::fault::Fault;
 use super::history::{History, Id};
 use super::managers::{Manager, Write};
+use super::request::Received;
 use super::schema::Type;
 use crate::client::{Client, Options};
 
@@ -40,6 +41,12 @@ pub struct Server {
     changed: Arc<watch::Sender<u64>>,
 }
 
+/// See [`Server::intercept`].
+pub(super) type Interceptor = Arc<dyn Fn(&Received) -> Option<Value> + Send + Sync>;
+
+/// See [`Server::admit`].
+pub(super) type Admission = Arc<dyn Fn(&mut Value) -> Result<(), Value> + Send + Sync>;
+
 pub(super) struct State {
     pub(super) history: History,
     /// Watches cannot begin before this version: the window of the watch cache.
@@ -58,7 +65,9 @@ pub(super) struct State {
     pub(super) page: usize,
     pub(super) unserved: HashSet<String>,
     pub(super) forbidden: HashSet<String>,
-    pub(super) requests: Vec<String>,
+    pub(super) requests: Vec<Received>,
+    pub(super) interceptor: Option<Interceptor>,
+    pub(super) admission: Option<Admission>,
     struck: BTreeMap<String, u64>,
     began: Instant,
     /// By resource.
@@ -84,6 +93,8 @@ impl Server {
             unserved: HashSet::new(),
             forbidden: HashSet::new(),
             requests: Vec::new(),
+            interceptor: None,
+            admission: None,
             struck: BTreeMap::new(),
             began: Instant::now(),
             crds: BTreeMap::new(),
@@ -261,9 +272,31 @@ impl Server {
         }
     }
 
-    /// All requests so far: method, path and query.
-    pub fn requests(&self) -> Vec<String> {
+    /// Calls `intercept` with each request, before it is answered. What it returns is the response instead: a
+    /// metav1.Status, such as [`refusal`](super::refusal) makes. It can change the server, as another client does at
+    /// that moment.
+    pub fn intercept(
+        &self,
+        intercept: impl Fn(&Received) -> Option<Value> + Send + Sync + 'static,
+    ) {
+        self.lock().interceptor = Some(Arc::new(intercept));
+    }
+
+    /// Calls `admit` with each object that a request creates or changes, as an API server calls its webhooks. It can
+    /// change the object; an error, a metav1.Status, is the response. The status of an object is not admitted. `admit`
+    /// must not use the server.
+    pub fn admit(&self, admit: impl Fn(&mut Value) -> Result<(), Value> + Send + Sync + 'static) {
+        self.lock().admission = Some(Arc::new(admit));
+    }
+
+    /// All requests so far.
+    pub fn requests(&self) -> Vec<Received> {
         self.lock().requests.clone()
+    }
+
+    /// All requests so far that were not only reads.
+    pub fn writes(&self) -> Vec<Received> {
+        self.requests().into_iter().filter(|request| request.method != "GET").collect()
     }
 
     /// Returns the number of strikes of each fault.
