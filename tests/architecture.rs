@@ -63,7 +63,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     // For tests of controllers.
-    ("testing", &["client"]),
+    ("testing", &["client", "manager", "shutdown"]),
     // The operator.
     ("schema", &[]),
     ("workload", &["client", "controller", "events", "manager", "object", "schema", "store"]),

@@ -92,3 +92,51 @@ async fn main() -> ExitCode {
     let manager = Manager::new("foo").kubeconfig(args.kubeconfig).namespaces(args.namespaces);
     manager.controller::<Foo>().workers(args.workers).owns::<Deployment>().run(reconcile).await
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use controller_machinery::testing::{Fault, Id, Server};
+
+    use super::*;
+
+    fn manager() -> Manager {
+        Manager::new("foo").controller::<Foo>().owns::<Deployment>().reconcile(reconcile)
+    }
+
+    /// A server with a Foo, and the names of the Foo and of the Deployment that it asks for.
+    fn server() -> (Server, Id, Id) {
+        let server = Server::new(1);
+        let foo = Id::new("/apis/samplecontroller.k8s.io/v1alpha1/foos", "ns", "a");
+        server.put(&foo, json!({"spec": {"deploymentName": "web", "replicas": 2}}));
+        (server, foo, Id::new("/apis/apps/v1/deployments", "ns", "web"))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_deployment_is_created_once_and_repaired_when_somebody_scales_it() {
+        let (server, foo, deployment) = server();
+        let test = async {
+            server.until(&deployment, |it| it["spec"]["replicas"] == 2).await;
+            server.settled(Duration::from_secs(60)).await;
+            let writes: Vec<_> = server.writes().into_iter().map(|write| write.method).collect();
+            assert_eq!(writes, ["PATCH", "PATCH"], "the Deployment and the status");
+            let mut scaled = (*server.get(&deployment).unwrap()).clone();
+            scaled["spec"]["replicas"] = json!(7);
+            scaled["status"]["availableReplicas"] = json!(2);
+            server.put(&deployment, scaled);
+            server.until(&deployment, |it| it["spec"]["replicas"] == 2).await;
+            server.until(&foo, |it| it["status"]["availableReplicas"] == 2).await;
+        };
+        server.run(manager(), test).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_outage_and_a_restart_lose_nothing() {
+        let (server, foo, deployment) = server();
+        server.script([Fault::Refused, Fault::Unavailable, Fault::Internal]);
+        server.run(manager(), server.until(&deployment, |it| it["spec"]["replicas"] == 2)).await;
+        server.put(&foo, json!({"spec": {"deploymentName": "web", "replicas": 3}}));
+        server.run(manager(), server.until(&deployment, |it| it["spec"]["replicas"] == 3)).await;
+    }
+}

@@ -198,18 +198,6 @@ async fn a_lease_whose_namespace_is_unknown_is_refused() {
 
 // === Passes ===
 
-/// Runs `manager` over `server` until `done`.
-async fn run(server: &Server, manager: Manager, done: impl Future<Output = ()>) {
-    let program = manager.program(|options| Ok(server.client(options))).await.unwrap();
-    let shutdown = Shutdown::manual();
-    let stop = shutdown.clone();
-    let ended = tokio::join!(program.run(shutdown), async move {
-        tokio::time::timeout(Duration::from_secs(3600), done).await.expect("it is done");
-        stop.request();
-    });
-    ended.0.unwrap();
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_reconcile_that_reads_what_is_not_declared_fails_and_names_the_line() {
     let server = Server::default();
@@ -225,14 +213,15 @@ async fn a_reconcile_that_reads_what_is_not_declared_fails_and_names_the_line() 
             Ok::<_, Problem>(Action::Done)
         }
     });
-    run(&server, manager, async move {
-        let (class, text) = problems.recv().await.unwrap();
-        assert!(text.contains("add `.reads::<Secret>()`"), "{text}");
-        assert_eq!(class, Class::Terminal);
-        let (_, text) = problems.recv().await.unwrap();
-        assert!(text.contains("add `.owns::<Child>()`"), "{text}");
-    })
-    .await;
+    server
+        .run(manager, async move {
+            let (class, text) = problems.recv().await.unwrap();
+            assert!(text.contains("add `.reads::<Secret>()`"), "{text}");
+            assert_eq!(class, Class::Terminal);
+            let (_, text) = problems.recv().await.unwrap();
+            assert!(text.contains("add `.owns::<Child>()`"), "{text}");
+        })
+        .await;
 }
 
 #[cfg(feature = "metrics")]
@@ -249,7 +238,7 @@ async fn metrics_count_the_reconciles_of_a_controller_that_was_added_before_them
     let metrics = crate::metrics::Metrics::new(&"test".into(), "", &build);
     let manager = Manager::new("test").controller::<Site>().reconcile(reconcile);
     let manager = manager.metrics(metrics.clone());
-    run(&server, manager, async move { begun.recv().await.unwrap() }).await;
+    server.run(manager, async move { begun.recv().await.unwrap() }).await;
     let text = metrics.encode(crate::metrics::Format::Prometheus);
     let counted = "controller_runtime_reconcile_total{controller=\"site\",result=\"success\"} 1";
     assert!(text.contains(counted), "{text}");
@@ -282,19 +271,20 @@ async fn two_controllers_share_one_informer_and_all_that_refer_are_woken() {
         async { Ok::<_, Problem>(Action::Done) }
     });
     let seen = server.clone();
-    run(&server, manager, async move {
-        let mut first = Vec::new();
-        for _ in 0..6 {
-            first.push(passes.recv().await.unwrap());
-        }
-        first.sort();
-        assert_eq!(first, ["a", "b", "c", "second", "second", "second"]);
-        seen.put("/api/v1/namespaces/ns/secrets/s", json!({}));
-        let mut woken = [passes.recv().await.unwrap(), passes.recv().await.unwrap()];
-        woken.sort();
-        assert_eq!(woken, ["a", "c"]);
-    })
-    .await;
+    server
+        .run(manager, async move {
+            let mut first = Vec::new();
+            for _ in 0..6 {
+                first.push(passes.recv().await.unwrap());
+            }
+            first.sort();
+            assert_eq!(first, ["a", "b", "c", "second", "second", "second"]);
+            seen.put("/api/v1/namespaces/ns/secrets/s", json!({}));
+            let mut woken = [passes.recv().await.unwrap(), passes.recv().await.unwrap()];
+            woken.sort();
+            assert_eq!(woken, ["a", "c"]);
+        })
+        .await;
     let lists = server.requests();
     let lists = lists.iter().filter(|it| it.uri.contains("/sites?"));
     let lists = lists.filter(|it| it.uri.contains("sendInitialEvents=true")).count();
@@ -315,22 +305,23 @@ async fn a_status_of_another_controller_wakes_no_controller_that_filters() {
             async { Ok::<_, Problem>(Action::Done) }
         });
     let seen = server.clone();
-    run(&server, manager, async move {
-        assert_eq!(passes.recv().await, Some((1, Value::Null)));
-        let mut other = seen.get(SITE);
-        other["status"] = json!({"pods": 1});
-        seen.put(SITE, other.clone());
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        other["metadata"]["generation"] = json!(2);
-        other["status"] = json!({"pods": 2});
-        seen.put(SITE, other);
-        assert_eq!(
-            passes.recv().await,
-            Some((2, json!({"pods": 2}))),
-            "no reconcile over the first"
-        );
-    })
-    .await;
+    server
+        .run(manager, async move {
+            assert_eq!(passes.recv().await, Some((1, Value::Null)));
+            let mut other = seen.get(SITE);
+            other["status"] = json!({"pods": 1});
+            seen.put(SITE, other.clone());
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            other["metadata"]["generation"] = json!(2);
+            other["status"] = json!({"pods": 2});
+            seen.put(SITE, other);
+            assert_eq!(
+                passes.recv().await,
+                Some((2, json!({"pods": 2}))),
+                "no reconcile over the first"
+            );
+        })
+        .await;
 }
 
 #[tokio::test]
@@ -378,23 +369,24 @@ async fn a_finalizer_is_there_before_the_first_reconcile_and_until_a_cleanup_suc
             async { Ok::<_, Problem>(Action::Done) }
         });
     let seen = server.clone();
-    run(&server, manager, async move {
-        let reconciled = r#"["other.org/x", "example.com/site"]"#;
-        assert_eq!(steps.recv().await.unwrap(), reconciled);
-        // The write of the finalizer is followed by another.
-        assert_eq!(steps.recv().await.unwrap(), reconciled);
-        let mut site = seen.get(path);
-        site["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-        seen.put(path, site);
-        for step in ["fails", "fails", "cleans"] {
-            let kept = r#"["other.org/x","example.com/site"]"#;
-            assert_eq!(steps.recv().await.unwrap(), format!("{step} {kept}"));
-        }
-        while seen.get(path)["metadata"]["finalizers"] != json!(["other.org/x"]) {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    })
-    .await;
+    server
+        .run(manager, async move {
+            let reconciled = r#"["other.org/x", "example.com/site"]"#;
+            assert_eq!(steps.recv().await.unwrap(), reconciled);
+            // The write of the finalizer is followed by another.
+            assert_eq!(steps.recv().await.unwrap(), reconciled);
+            let mut site = seen.get(path);
+            site["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+            seen.put(path, site);
+            for step in ["fails", "fails", "cleans"] {
+                let kept = r#"["other.org/x","example.com/site"]"#;
+                assert_eq!(steps.recv().await.unwrap(), format!("{step} {kept}"));
+            }
+            while seen.get(path)["metadata"]["finalizers"] != json!(["other.org/x"]) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        })
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -425,22 +417,23 @@ async fn a_reconcile_adds_its_finalizer_and_writes_the_status_after_it() {
             }
         });
     let seen = server.clone();
-    run(&server, manager, async move {
-        assert_eq!(steps.recv().await, Some("reconciled"));
-        let mut site = seen.get(SITE);
-        assert_eq!(site["metadata"]["finalizers"], json!(["example.com/site"]));
-        site["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-        seen.put(SITE, site);
-        while steps.recv().await.unwrap() != "cleaned" {}
-        while seen.find(SITE).is_some() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        let all = seen.requests();
-        let status = all.iter().filter(|request| request.uri.contains("/status?"));
-        let written: Vec<_> = status.map(|request| &request.body["status"]["pods"]).collect();
-        assert_eq!(written[..3], [1, 0, -1]);
-    })
-    .await;
+    server
+        .run(manager, async move {
+            assert_eq!(steps.recv().await, Some("reconciled"));
+            let mut site = seen.get(SITE);
+            assert_eq!(site["metadata"]["finalizers"], json!(["example.com/site"]));
+            site["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+            seen.put(SITE, site);
+            while steps.recv().await.unwrap() != "cleaned" {}
+            while seen.find(SITE).is_some() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            let all = seen.requests();
+            let status = all.iter().filter(|request| request.uri.contains("/status?"));
+            let written: Vec<_> = status.map(|request| &request.body["status"]["pods"]).collect();
+            assert_eq!(written[..3], [1, 0, -1]);
+        })
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -508,19 +501,20 @@ async fn in_a_namespace_that_goes_a_reconcile_is_done_and_a_cleanup_is_not() {
             }
         });
     let seen = server.clone();
-    run(&server, manager, async move {
-        assert_eq!(passes.recv().await, Some("pass"));
-        assert_eq!(passes.recv().await, Some("pass"), "for the finalizer");
-        tokio::time::sleep(Duration::from_secs(60)).await;
-        assert!(passes.try_recv().is_err(), "it is not retried");
-        let mut site = seen.get(SITE);
-        site["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-        seen.put(SITE, site);
-        for _ in 0..3 {
-            assert_eq!(passes.recv().await, Some("cleanup"));
-        }
-    })
-    .await;
+    server
+        .run(manager, async move {
+            assert_eq!(passes.recv().await, Some("pass"));
+            assert_eq!(passes.recv().await, Some("pass"), "for the finalizer");
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            assert!(passes.try_recv().is_err(), "it is not retried");
+            let mut site = seen.get(SITE);
+            site["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+            seen.put(SITE, site);
+            for _ in 0..3 {
+                assert_eq!(passes.recv().await, Some("cleanup"));
+            }
+        })
+        .await;
     let told = |request: &crate::testing::Received| {
         request.uri.contains("/events") && request.body["reason"] == "ErrNamespaceTerminating"
     };
@@ -553,13 +547,14 @@ async fn a_problem_that_stays_is_told_once_and_again_after_a_success() {
             }
         }
     });
-    run(&server, manager, async move {
-        for _ in 0..6 {
-            passes.recv().await.unwrap();
-        }
-        tokio::time::sleep(Duration::from_secs(10)).await;
-    })
-    .await;
+    server
+        .run(manager, async move {
+            for _ in 0..6 {
+                passes.recv().await.unwrap();
+            }
+            tokio::time::sleep(Duration::from_secs(10)).await;
+        })
+        .await;
     let events = server.requests().into_iter().filter(|it| it.uri.contains("/events"));
     let told: Vec<String> = events.map(|event| event.method).collect();
     // The third is the first one once more: its series is continued.
@@ -1222,14 +1217,15 @@ async fn a_child_that_becomes_known_wakes_the_object_that_waits_for_its_name() {
             }
         });
     let seen = server.clone();
-    run(&server, manager, async move {
-        assert_eq!(passes.recv().await, Some(false));
-        let mut child = seen.get(CHILD);
-        child["metadata"]["annotations"] = json!({"controller-machinery/applied": "x"});
-        seen.put(CHILD, child);
-        assert_eq!(passes.recv().await, Some(true));
-    })
-    .await;
+    server
+        .run(manager, async move {
+            assert_eq!(passes.recv().await, Some(false));
+            let mut child = seen.get(CHILD);
+            child["metadata"]["annotations"] = json!({"controller-machinery/applied": "x"});
+            seen.put(CHILD, child);
+            assert_eq!(passes.recv().await, Some(true));
+        })
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -1249,14 +1245,15 @@ async fn no_filter_hides_that_an_object_is_being_deleted() {
         async { Ok::<_, Problem>(Action::Done) }
     });
     let deleting = server.clone();
-    run(&server, manager, async move {
-        assert_eq!(came.recv().await, Some("reconciled"));
-        let mut site = deleting.get(SITE);
-        site["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-        deleting.put(SITE, site);
-        assert_eq!(came.recv().await, Some("cleaned up"));
-    })
-    .await;
+    server
+        .run(manager, async move {
+            assert_eq!(came.recv().await, Some("reconciled"));
+            let mut site = deleting.get(SITE);
+            site["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+            deleting.put(SITE, site);
+            assert_eq!(came.recv().await, Some("cleaned up"));
+        })
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -1270,7 +1267,7 @@ async fn a_namespace_that_may_not_be_listed_holds_up_no_cluster_scoped_object() 
         sender.send(()).unwrap();
         async { Ok::<_, Problem>(Action::Done) }
     });
-    run(&server, manager, async move { passes.recv().await.unwrap() }).await;
+    server.run(manager, async move { passes.recv().await.unwrap() }).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -1285,12 +1282,13 @@ async fn a_mapping_that_panics_has_all_objects_reconciled() {
         async { Ok::<_, Problem>(Action::Done) }
     });
     let changing = server.clone();
-    run(&server, manager, async move {
-        passes.recv().await.unwrap();
-        changing.put("/api/v1/namespaces/ns/secrets/s", json!({}));
-        passes.recv().await.unwrap();
-    })
-    .await;
+    server
+        .run(manager, async move {
+            passes.recv().await.unwrap();
+            changing.put("/api/v1/namespaces/ns/secrets/s", json!({}));
+            passes.recv().await.unwrap();
+        })
+        .await;
 }
 
 #[tokio::test]

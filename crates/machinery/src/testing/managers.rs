@@ -10,7 +10,7 @@ use super::schema::Type;
 
 /// Who writes, and where.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Manager {
+pub(super) struct Writer {
     /// Sorts first, as in `managedFields`: Apply before Update.
     pub(super) operation: &'static str,
     pub(super) name: String,
@@ -26,13 +26,14 @@ struct Owned {
     time: String,
 }
 
-type Managers = BTreeMap<Manager, Owned>;
+/// The managers of an object's fields.
+type Managers = BTreeMap<Writer, Owned>;
 
 /// One write, as far as the owners of fields depend on it.
 pub(super) struct Write<'a> {
     pub(super) kind: Type<'a>,
     pub(super) api_version: &'a str,
-    pub(super) manager: Manager,
+    pub(super) manager: Writer,
     pub(super) now: &'a str,
 }
 
@@ -105,7 +106,7 @@ impl Write<'_> {
     ) -> Result<Value, Refusal> {
         let mut managers = decode(&live["metadata"]["managedFields"]);
         if managers.is_empty() && live["metadata"]["uid"].is_string() {
-            let before = Manager {
+            let before = Writer {
                 operation: "Update",
                 name: BEFORE.to_owned(),
                 subresource: self.manager.subresource.clone(),
@@ -174,7 +175,7 @@ impl Write<'_> {
     fn encode(&self, managers: &Managers) -> Value {
         let mut entries: Vec<_> = managers.iter().collect();
         entries.sort_by_key(|(manager, owned)| (manager.operation, owned.time.clone(), *manager));
-        let entry = |(manager, owned): (&Manager, &Owned)| {
+        let entry = |(manager, owned): (&Writer, &Owned)| {
             let mut entry = json!({
                 "manager": manager.name, "operation": manager.operation, "apiVersion": self.api_version,
                 "time": owned.time, "fieldsType": "FieldsV1", "fieldsV1": fields::encode(&owned.fields),
@@ -188,8 +189,8 @@ impl Write<'_> {
     }
 
     /// The refusal of an apply that would change fields of others (`NewConflictError`).
-    fn conflict(&self, conflicts: &[(Manager, fields::Path)]) -> Refusal {
-        let with = |manager: &Manager| {
+    fn conflict(&self, conflicts: &[(Writer, fields::Path)]) -> Refusal {
+        let with = |manager: &Writer| {
             let name = match manager.subresource.as_str() {
                 "" => format!("{:?}", manager.name),
                 subresource => format!("{:?} with subresource {subresource:?}", manager.name),
@@ -197,13 +198,13 @@ impl Write<'_> {
             let version = self.api_version;
             if manager.operation == "Update" { format!("{name} using {version}") } else { name }
         };
-        let shown = |(manager, path): &(Manager, fields::Path)| {
+        let shown = |(manager, path): &(Writer, fields::Path)| {
             format!("conflict with {}: {}", with(manager), fields::shown(path))
         };
         let all: Vec<String> = conflicts.iter().map(shown).collect();
         let noun = if all.len() == 1 { "conflict" } else { "conflicts" };
         let message = format!("Apply failed with {} {noun}: {}", all.len(), all.join("\n"));
-        let cause = |(manager, path): &(Manager, fields::Path)| {
+        let cause = |(manager, path): &(Writer, fields::Path)| {
             json!({ "reason": "FieldManagerConflict", "field": fields::shown(path),
                 "message": format!("conflict with {}", with(manager)) })
         };
@@ -250,8 +251,7 @@ fn decode(entries: &Value) -> Managers {
             "Apply" => "Apply",
             _ => "Update",
         };
-        let manager =
-            Manager { operation, name: text("manager"), subresource: text("subresource") };
+        let manager = Writer { operation, name: text("manager"), subresource: text("subresource") };
         Some((manager, Owned { fields: fields::decode(&entry["fieldsV1"]), time: text("time") }))
     });
     decoded.collect()

@@ -8,7 +8,6 @@
 //! use controller_machinery::controller::{Action, Problem};
 //! use controller_machinery::manager::{Context, Manager};
 //! use controller_machinery::object::{Kind, Meta};
-//! use controller_machinery::shutdown::Shutdown;
 //! use controller_machinery::testing::{Fault, Id, Server};
 //! use controller_machinery::view;
 //! use serde::{Deserialize, Serialize};
@@ -37,16 +36,12 @@
 //!     server.script([Fault::Unavailable]); // The first request fails.
 //!
 //!     let manager = Manager::new("websites").controller::<Website>().reconcile(reconcile);
-//!     let program = manager.program(|options| Ok(server.client(options))).await.unwrap();
-//!     let shutdown = Shutdown::manual();
-//!     let stop = shutdown.clone();
 //!     let test = async {
 //!         server.until(&id, |site| site["status"]["url"] == "https://a.example.com/").await;
 //!         server.put(&id, json!({"spec": {"host": "b.example.com"}}));
 //!         server.until(&id, |site| site["status"]["url"] == "https://b.example.com/").await;
-//!         stop.request();
 //!     };
-//!     tokio::join!(program.run(shutdown), test).0.unwrap();
+//!     server.run(manager, test).await;
 //! }
 //! ```
 //!

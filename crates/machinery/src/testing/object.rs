@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::crd::details;
 use super::fault::Fault;
 use super::history::{Id, generation};
-use super::managers::Manager;
+use super::managers::Writer;
 use super::request::{Ask, Refusal, failure, json_answer, refused, status, status_answer};
 use super::server::{Answer, Server, State};
 
@@ -90,10 +90,10 @@ fn content(head: &Parts, ask: &Ask) -> Result<Content, Refusal> {
 }
 
 /// Who sends the request: the field manager, or the first word of the user agent.
-fn manager(head: &Parts, ask: &Ask, content: Content) -> Manager {
+fn manager(head: &Parts, ask: &Ask, content: Content) -> Writer {
     let agent = head.headers.get("user-agent").and_then(|agent| agent.to_str().ok());
     let agent = agent.unwrap_or_default().split('/').next().unwrap_or_default();
-    Manager {
+    Writer {
         operation: if matches!(content, Content::Apply { .. }) { "Apply" } else { "Update" },
         name: ask.get("fieldManager").unwrap_or(agent).to_owned(),
         subresource: ask.subresource.clone().unwrap_or_default(),
@@ -104,13 +104,7 @@ fn invalid(why: &str) -> Refusal {
     status_answer(422, "Invalid", why).into()
 }
 
-fn create(
-    state: &mut State,
-    id: &Id,
-    old: Option<&Value>,
-    mut body: Value,
-    by: Manager,
-) -> Outcome {
+fn create(state: &mut State, id: &Id, old: Option<&Value>, mut body: Value, by: Writer) -> Outcome {
     state.complete(id, &mut body);
     state.admit(id, &mut body)?;
     if body["metadata"]["resourceVersion"].is_string() {
@@ -144,7 +138,7 @@ fn without_status(object: &mut Value) {
 
 /// A missing object has no UID, so a request that gives one is refused. Any resourceVersion is
 /// accepted.
-fn apply_new(state: &mut State, id: &Id, config: &Value, by: Manager) -> Outcome {
+fn apply_new(state: &mut State, id: &Id, config: &Value, by: Writer) -> Outcome {
     if !by.subresource.is_empty() {
         return Err(failure(Fault::NotServed).into());
     }
@@ -163,7 +157,7 @@ fn conflict() -> Refusal {
     status_answer(409, "Conflict", "the precondition does not hold").into()
 }
 
-fn put(state: &mut State, id: &Id, old: &Arc<Value>, mut new: Value, by: Manager) -> Outcome {
+fn put(state: &mut State, id: &Id, old: &Arc<Value>, mut new: Value, by: Writer) -> Outcome {
     let is_of_another = differs(old, &new["metadata"], "uid");
     if !is_of_another && !new["metadata"]["resourceVersion"].is_string() {
         return Err(invalid("metadata.resourceVersion: must be specified for an update"));
@@ -180,7 +174,7 @@ fn patch(
     old: &Arc<Value>,
     body: &Value,
     content: Content,
-    by: Manager,
+    by: Writer,
 ) -> Outcome {
     let is_status = !by.subresource.is_empty();
     let mut new = (**old).clone();

@@ -6,6 +6,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -19,16 +20,21 @@ use tokio::time::Instant;
 use super::crd::Crd;
 use super::fault::Fault;
 use super::history::{History, Id};
-use super::managers::{Manager, Write};
+use super::managers::{Write, Writer};
 use super::request::Received;
 use super::schema::Type;
 use crate::client::{Client, Options};
+use crate::manager::Manager;
+use crate::shutdown::Shutdown;
 
 /// The body of a response.
 pub(super) type Answer = UnsyncBoxBody<Bytes, io::Error>;
 
 /// 2026-01-01T00:00:00Z, in seconds.
 const BEGIN: i64 = 1_767_225_600;
+
+/// Longest duration of a test, in tokio's time.
+const LONGEST: Duration = Duration::from_secs(3600);
 
 /// The field manager of what [`Server::put`] sets.
 const SOMEBODY: &str = "somebody";
@@ -122,6 +128,46 @@ impl Server {
         Ok(())
     }
 
+    // === Running a controller ===
+
+    /// Runs the controllers of `manager` on this server until `test` is done, then stops them as SIGTERM does.
+    /// Returns what `test` returns.
+    ///
+    /// Use it with tokio's paused time (`#[tokio::test(start_paused = true)]`): then retries, timeouts and
+    /// [`settled`](Server::settled) take no real time.
+    ///
+    /// # Panics
+    ///
+    /// If the manager is wired wrongly, if a controller ends with an error, or if `test` takes more than an hour of
+    /// tokio's time.
+    #[expect(clippy::panic, reason = "as an assertion, it fails the test")]
+    pub async fn run<T>(&self, manager: Manager, test: impl Future<Output = T>) -> T {
+        let program = manager.program(|options| Ok(self.client(options))).await;
+        let program = program.unwrap_or_else(|error| panic!("{error}"));
+        let shutdown = Shutdown::manual();
+        let stop = shutdown.clone();
+        let test = async {
+            let outcome = tokio::time::timeout(LONGEST, test).await;
+            stop.request();
+            outcome
+        };
+        let (ended, outcome) = tokio::join!(program.run(shutdown), test);
+        ended.unwrap_or_else(|error| panic!("a controller has ended: {error}"));
+        outcome.unwrap_or_else(|_| panic!("the test is not done after {LONGEST:?}"))
+    }
+
+    /// Completes when no request has come for this time, so no retry is due within it either. Watches count when they
+    /// begin.
+    pub async fn settled(&self, quiet: Duration) {
+        loop {
+            let before = self.lock().requests.len();
+            tokio::time::sleep(quiet).await;
+            if self.lock().requests.len() == before {
+                return;
+            }
+        }
+    }
+
     // === What others do to the objects ===
 
     /// Creates or replaces an object, its status included, and returns its new version. The field manager `somebody`
@@ -131,7 +177,7 @@ impl Server {
             if !object.is_object() {
                 object = json!({});
             }
-            let manager = Manager {
+            let manager = Writer {
                 operation: "Update",
                 name: SOMEBODY.to_owned(),
                 subresource: String::new(),
@@ -339,7 +385,7 @@ impl State {
     }
 
     /// Decides about the owners of an object's fields.
-    pub(super) fn write<T>(&self, id: &Id, by: Manager, decide: impl FnOnce(Write<'_>) -> T) -> T {
+    pub(super) fn write<T>(&self, id: &Id, by: Writer, decide: impl FnOnce(Write<'_>) -> T) -> T {
         let version = id.resource.rsplit_once('/').map_or("", |(version, _)| version);
         let api_version = version.trim_start_matches("/apis/").trim_start_matches("/api/");
         let crd = self.crds.get(&id.resource);

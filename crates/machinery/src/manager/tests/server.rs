@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::client::{Client, Options};
+use crate::manager::Manager;
 use crate::testing::{self, Id, Received, refusal};
 
 const CRD: &str = "
@@ -38,6 +39,10 @@ impl Default for Server {
 impl Server {
     pub(super) fn client(&self, options: Options) -> Client {
         self.0.client(options)
+    }
+
+    pub(super) async fn run(&self, manager: Manager, done: impl Future<Output = ()>) {
+        self.0.run(manager, done).await;
     }
 
     /// Stores an object under its path, and returns it as stored. With another UID, or none, it is another object.
