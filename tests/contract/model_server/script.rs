@@ -207,6 +207,14 @@ impl Author {
         if self.rarely(3) {
             more["metadata"]["finalizers"] = json!(["test.example.com/stay"]);
         }
+        if self.rarely(6) {
+            let owner = |number: u8| {
+                json!({ "apiVersion": "v1", "kind": "ConfigMap", "name": number.to_string(),
+                    "uid": format!("00000000-0000-4000-8000-00000000000{number}") })
+            };
+            let owners: Vec<_> = (0..3).filter(|_| self.rng.bool()).map(owner).collect();
+            more["metadata"]["ownerReferences"] = json!(owners);
+        }
         if self.rarely(4) {
             more["metadata"]["labels"] = json!({ "value": self.value().to_string() });
             more["metadata"]["labels"]["color"] = json!(["red", "blue"][self.rng.usize(..2)]);
@@ -292,6 +300,18 @@ impl Author {
         strict
     }
 
+    /// Rarely, a body that does not fit its path, or a null.
+    fn mistake(&mut self, body: &mut Value) {
+        let (field, value) = match self.rng.u8(..24) {
+            0 => ("kind", json!("Other")),
+            1 => ("apiVersion", json!(null)),
+            2 => ("spec", json!({ "free": null, "nested": { "a": null } })),
+            3 => ("strict", json!({ "must": "be", "one": null, "number": null })),
+            _ => return,
+        };
+        body[field] = value;
+    }
+
     fn manager(&mut self) -> Vec<(&'static str, Query)> {
         vec![("fieldManager", Query::text(MANAGERS[self.rng.usize(..2)]))]
     }
@@ -318,6 +338,7 @@ impl Author {
         let (namespace, name) = self.key();
         let mut request = Request::create(namespace, name, Value::Null);
         request.body = thing(name, self.content(false));
+        self.mistake(&mut request.body);
         request.query = self.manager();
         if self.rarely(12) {
             request.version = Version::At(self.rng.usize(..));
@@ -331,7 +352,8 @@ impl Author {
     fn put(&mut self) -> Request {
         let key = self.key();
         let status = self.rarely(3);
-        let body = thing(key.1, self.content(status));
+        let mut body = thing(key.1, self.content(status));
+        self.mistake(&mut body);
         let (version, uid) = (self.version(key), self.uid(key));
         let query = self.manager();
         Request { status, body, version, uid, query, ..Request::object(Method::PUT, key) }
@@ -368,6 +390,7 @@ impl Author {
             3 => json!([{ "op": "replace", "path": "/spec", "value": self.spec() }]),
             4 => json!([{ "op": "test", "path": path, "value": 1 },
                 { "op": "remove", "path": path }]),
+            5 if self.rng.bool() => json!([{ "op": "replace", "path": "/metadata", "value": [] }]),
             5 => json!([{ "op": "remove", "path": "/metadata/managedFields/0" }]),
             6 => json!([{ "op": "replace", "path": "/metadata/managedFields", "value": [{}] }]),
             _ => json!([{ "op": "add", "path": "/spec/list/-", "value": self.value() }]),

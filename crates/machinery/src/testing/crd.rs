@@ -10,10 +10,12 @@ pub(super) struct Crd {
     pub(super) schema: Value,
     /// Whether the status has a subresource of its own.
     pub(super) has_status: bool,
+    pub(super) is_namespaced: bool,
+    pub(super) kind: String,
 }
 
 /// A refusal of a field, as in `details.causes`.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) struct Cause {
     pub(super) field: String,
     pub(super) reason: &'static str,
@@ -27,12 +29,21 @@ const OUTER: [&str; 3] = ["apiVersion", "kind", "metadata"];
 const INT_OR_TEXT: &str = "integer or string";
 
 /// Fields of a schema that are not evaluated.
-const NOT_EVALUATED: [&str; 7] =
-    ["x-kubernetes-validations", "pattern", "format", "allOf", "anyOf", "oneOf", "not"];
+const NOT_EVALUATED: [&str; 9] = [
+    "x-kubernetes-validations",
+    "x-kubernetes-embedded-resource",
+    "pattern",
+    "format",
+    "multipleOf",
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "not",
+];
 
 impl Crd {
-    /// Reads the served versions of a CustomResourceDefinition.
-    pub(super) fn of(definition: &Value) -> Result<Vec<Crd>, String> {
+    /// Reads a CustomResourceDefinition. It serves one version: there is no conversion.
+    pub(super) fn of(definition: &Value) -> Result<Crd, String> {
         let (kind, spec) = (&definition["kind"], &definition["spec"]);
         if kind != "CustomResourceDefinition" {
             return Err(format!(
@@ -40,28 +51,33 @@ impl Crd {
             ));
         }
         let versions = spec["versions"].as_array().into_iter().flatten();
-        let served = versions.filter(|version| version["served"] != false);
-        let crd = |version: &Value| {
-            let text = |value: &Value, what: &str| match value.as_str() {
-                Some(text) => Ok(text.to_owned()),
-                None => Err(format!("the CustomResourceDefinition has no {what}")),
-            };
-            let group = text(&spec["group"], "spec.group")?;
-            let plural = text(&spec["names"]["plural"], "spec.names.plural")?;
-            let name = text(&version["name"], "name of a version")?;
-            let schema = version["schema"]["openAPIV3Schema"].clone();
-            for field in NOT_EVALUATED.into_iter().filter(|field| has_field(&schema, field)) {
-                tracing::warn!(
-                    "testing::Server does not evaluate {field} in the schema of {plural}.{group}"
-                );
-            }
-            Ok(Crd {
-                resource: format!("/apis/{group}/{name}/{plural}"),
-                schema,
-                has_status: version["subresources"]["status"].is_object(),
-            })
+        let served: Vec<_> = versions.filter(|version| version["served"] != false).collect();
+        let [version] = served[..] else {
+            return Err(format!(
+                "a CustomResourceDefinition with one served version can be given, this one has {}",
+                served.len()
+            ));
         };
-        served.map(crd).collect()
+        let text = |value: &Value, what: &str| match value.as_str() {
+            Some(text) => Ok(text.to_owned()),
+            None => Err(format!("the CustomResourceDefinition has no {what}")),
+        };
+        let group = text(&spec["group"], "spec.group")?;
+        let plural = text(&spec["names"]["plural"], "spec.names.plural")?;
+        let name = text(&version["name"], "name of its version")?;
+        let schema = version["schema"]["openAPIV3Schema"].clone();
+        for field in NOT_EVALUATED.into_iter().filter(|field| has_field(&schema, field)) {
+            tracing::warn!(
+                "testing::Server does not evaluate {field} in the schema of {plural}.{group}"
+            );
+        }
+        Ok(Crd {
+            resource: format!("/apis/{group}/{name}/{plural}"),
+            schema,
+            has_status: version["subresources"]["status"].is_object(),
+            is_namespaced: spec["scope"] != "Cluster",
+            kind: text(&spec["names"]["kind"], "spec.names.kind")?,
+        })
     }
 
     /// Drops the fields that the schema does not declare, and sets its defaults.
@@ -79,6 +95,10 @@ impl Crd {
         take_outer(&mut content);
         if let Some(required) = schema["required"].as_array_mut() {
             required.retain(|name| !OUTER.iter().any(|outer| name == outer));
+        }
+        if object["kind"].as_str().is_some_and(|kind| kind != self.kind) {
+            let message = format!("Invalid value: {}: must be {}", object["kind"], self.kind);
+            return vec![Cause { field: "kind".to_owned(), reason: "FieldValueInvalid", message }];
         }
         check(&schema, &content, "", &mut causes);
         causes
@@ -131,14 +151,12 @@ fn put_back(object: &mut Value, outer: Vec<(&'static str, Value)>) {
     }
 }
 
-fn has_field(schema: &Value, field: &str) -> bool {
-    match schema {
-        Value::Object(map) => {
-            map.contains_key(field) || map.values().any(|below| has_field(below, field))
-        }
-        Value::Array(items) => items.iter().any(|below| has_field(below, field)),
-        _ => false,
-    }
+/// Returns whether a schema, or one of its parts, has a keyword.
+fn has_field(schema: &Value, keyword: &str) -> bool {
+    let parts = schema["properties"].as_object().into_iter().flat_map(|parts| parts.values());
+    let parts = parts.chain([&schema["items"], &schema["additionalProperties"]]);
+    schema.is_object()
+        && (schema.get(keyword).is_some() || parts.into_iter().any(|part| has_field(part, keyword)))
 }
 
 fn preserves(schema: &Value) -> bool {
@@ -174,9 +192,11 @@ fn set_defaults(schema: &Value, value: &mut Value) {
     match value {
         Value::Object(map) => {
             for (name, field) in schema["properties"].as_object().into_iter().flatten() {
-                let is_nullable = field["nullable"] == true;
+                if map.get(name).is_some_and(Value::is_null) && field["nullable"] != true {
+                    map.remove(name);
+                }
                 if let Some(default) = field.get("default")
-                    && map.get(name).is_none_or(|value| value.is_null() && !is_nullable)
+                    && !map.contains_key(name)
                 {
                     map.insert(name.clone(), default.clone());
                 }

@@ -1,7 +1,7 @@
 //! Every version of every object: what etcd keeps.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -25,6 +25,14 @@ impl Id {
         name: impl Into<String>,
     ) -> Id {
         Id { resource: resource.into(), namespace: namespace.into(), name: name.into() }
+    }
+}
+
+impl Id {
+    /// The group and version in the form of `apiVersion`.
+    pub(super) fn api_version(&self) -> &str {
+        let version = self.resource.rsplit_once('/').map_or("", |(version, _)| version);
+        version.trim_start_matches("/apis/").trim_start_matches("/api/")
     }
 }
 
@@ -75,6 +83,10 @@ pub(super) struct History {
     /// Which object changed at which version, in order.
     log: Vec<(u64, Id)>,
     uids: u64,
+    /// Resources whose status has no subresource: a change of it is one of the object.
+    pub(super) without_status: HashSet<String>,
+    /// Whether an object has gone since this was last reset.
+    pub(super) has_lost: bool,
 }
 
 impl History {
@@ -96,13 +108,11 @@ impl History {
         let version = self.bump();
         let old = self.now(id);
         let (uid, generation) = match &old {
-            Some(old) => (old["metadata"]["uid"].clone(), generation(old, &object)),
-            None if object["metadata"]["uid"].is_string() => {
-                (object["metadata"]["uid"].clone(), generation(&Value::Null, &object).max(1))
-            }
+            Some(old) => (old["metadata"]["uid"].clone(), self.generation(id, old, &object)),
             None => {
-                self.uids += 1;
-                (json!(format!("00000000-0000-4000-8000-{:012x}", self.uids)), 1)
+                let given = &object["metadata"];
+                let (uid, generation) = (given["uid"].clone(), given["generation"].as_i64());
+                (if uid.is_string() { uid } else { self.new_uid() }, generation.unwrap_or(1))
             }
         };
         if !object["metadata"].is_object() {
@@ -114,12 +124,43 @@ impl History {
             meta["namespace"] = json!(id.namespace);
         }
         meta["uid"] = uid;
-        meta["generation"] = json!(generation);
+        if has_generation(&id.resource) {
+            meta["generation"] = json!(generation);
+        }
         meta["resourceVersion"] = json!(version.to_string());
         let object = Arc::new(object);
         self.chains.entry(id.clone()).or_default().push((version, Some(object.clone())));
         self.log.push((version, id.clone()));
         object
+    }
+
+    fn new_uid(&mut self) -> Value {
+        self.uids += 1;
+        json!(format!("00000000-0000-4000-8000-{:012x}", self.uids))
+    }
+
+    /// The generation of `new` in place of `old`: it counts changes of everything but metadata and status, and of a
+    /// Deployment's annotations. Marking an object as deleted counts too, but is counted where that is done.
+    pub(super) fn generation(&self, id: &Id, old: &Value, new: &Value) -> i64 {
+        let of = |object: &Value| object["metadata"]["generation"].as_i64();
+        let counts_status = self.without_status.contains(&id.resource);
+        let content = |object: &Value| {
+            let mut content = object.clone();
+            if let Some(fields) = content.as_object_mut() {
+                let left_out = ["apiVersion", "kind", "metadata"];
+                fields.retain(|name, _| !left_out.contains(&name.as_str()));
+                if !counts_status {
+                    fields.remove("status");
+                }
+                if id.resource == "/apis/apps/v1/deployments" {
+                    let annotations = object["metadata"]["annotations"].clone();
+                    fields.insert("annotations".to_owned(), annotations);
+                }
+            }
+            content
+        };
+        let changed = content(old) != content(new);
+        of(new).or(of(old)).unwrap_or(0) + i64::from(changed)
     }
 
     /// Removes the object. Returns its last state, with the version of its deletion.
@@ -128,7 +169,13 @@ impl History {
         let version = self.bump();
         self.chains.entry(id.clone()).or_default().push((version, None));
         self.log.push((version, id.clone()));
+        self.has_lost = true;
         Some(buried(&old, version))
+    }
+
+    /// All objects as they are now.
+    pub(super) fn all(&self) -> impl Iterator<Item = (&Id, &Arc<Value>)> {
+        self.chains.iter().filter_map(|(id, chain)| Some((id, chain.last()?.1.as_ref()?)))
     }
 
     /// The objects as they were at `version`, by key.
@@ -180,18 +227,21 @@ impl History {
     }
 }
 
-/// The generation of `new` in place of `old`: it counts changes of everything but metadata and status. Marking an
-/// object as deleted counts too, but is counted where that is done.
-pub(super) fn generation(old: &Value, new: &Value) -> i64 {
-    let of = |object: &Value| object["metadata"]["generation"].as_i64();
-    let content = |object: &Value| {
-        let fields = object.as_object().into_iter().flatten();
-        let counts =
-            |(name, _): &(&String, &Value)| !["metadata", "status"].contains(&name.as_str());
-        fields.filter(counts).map(|(name, value)| (name.clone(), value.clone())).collect::<Value>()
-    };
-    let changed = content(old) != content(new);
-    of(new).or(of(old)).unwrap_or(0) + i64::from(changed)
+/// Groups of built-in kinds whose objects have no generation.
+const WITHOUT_GENERATION: [&str; 6] = [
+    "/api/v1/",
+    "/apis/certificates.k8s.io/",
+    "/apis/coordination.k8s.io/",
+    "/apis/events.k8s.io/",
+    "/apis/rbac.authorization.k8s.io/",
+    "/apis/storage.k8s.io/",
+];
+
+/// Returns whether the objects of a resource have a generation.
+fn has_generation(resource: &str) -> bool {
+    let of_core = ["/api/v1/pods", "/api/v1/podtemplates", "/api/v1/replicationcontrollers"];
+    of_core.contains(&resource)
+        || !WITHOUT_GENERATION.iter().any(|group| resource.starts_with(group))
 }
 
 /// The last state of an object as its DELETED event shows it.

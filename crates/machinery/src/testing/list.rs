@@ -33,7 +33,8 @@ pub(super) fn list(server: &Server, ask: &Ask, stale: bool) -> Response<Answer> 
     let mut state = server.lock();
     let rates = state.rates;
     let fault = state.strike(&Fault::LIST, rates.0);
-    let start = match state.start(ask, fault, stale) {
+    let is_one = ask.namespace.is_some() && selection.is_of_one();
+    let start = match state.start(ask, is_one, fault, stale) {
         Ok(start) => start,
         Err(refusal) => return *refusal,
     };
@@ -48,7 +49,6 @@ pub(super) fn list(server: &Server, ask: &Ask, stale: bool) -> Response<Answer> 
         rest.by_ref().filter(|(_, object)| selection.matches(object)).take(limit).collect();
     let mut meta = json!({ "resourceVersion": start.version.to_string() });
     // Whether one of the rest is selected is not known, except for one object by its name.
-    let is_one = ask.namespace.is_some() && selection.is_of_one();
     let remaining = rest.count() * usize::from(!is_one);
     if let (true, Some((last, _))) = (remaining > 0, page.last()) {
         meta["continue"] = json!(token(start.version, &place(ask, last)));
@@ -122,7 +122,14 @@ pub(super) fn torn(rng: &mut fastrand::Rng, bytes: &Bytes) -> Vec<Bytes> {
 }
 
 impl State {
-    fn start(&mut self, ask: &Ask, fault: Option<Fault>, stale: bool) -> Result<Start, Refusal> {
+    /// `is_one`: one object is listed by its name, for which a limit has no meaning.
+    fn start(
+        &mut self,
+        ask: &Ask,
+        is_one: bool,
+        fault: Option<Fault>,
+        stale: bool,
+    ) -> Result<Start, Refusal> {
         if let Some(refusal) = refusal(ask) {
             return Err(refusal.into());
         }
@@ -131,7 +138,7 @@ impl State {
         }
         let exact = match ask.get("resourceVersionMatch") {
             Some(how) => how == "Exact",
-            None => ask.get("limit").is_some(),
+            None => ask.get("limit").is_some() && !is_one,
         };
         let whole = ask.get("resourceVersion") == Some("0");
         match ask.version() {

@@ -34,6 +34,8 @@ pub(super) struct Write<'a> {
     pub(super) kind: Type<'a>,
     pub(super) api_version: &'a str,
     pub(super) manager: Writer,
+    /// Whether the status has a subresource of its own.
+    pub(super) has_status: bool,
     pub(super) now: &'a str,
 }
 
@@ -104,6 +106,10 @@ impl Write<'_> {
         config: &Value,
         force: bool,
     ) -> Result<Value, Refusal> {
+        if config["metadata"]["managedFields"].as_array().is_some_and(|sent| !sent.is_empty()) {
+            let why = "metadata.managedFields must be nil";
+            return Err(status_answer(400, "BadRequest", why).into());
+        }
         let mut managers = decode(&live["metadata"]["managedFields"]);
         if managers.is_empty() && live["metadata"]["uid"].is_string() {
             let before = Writer {
@@ -165,7 +171,7 @@ impl Write<'_> {
     /// The fields of the set that a request to this subresource can change.
     fn counted(&self, set: &Fields) -> Fields {
         let is_counted = |path: &&fields::Path| match path.first().map(String::as_str) {
-            Some("f:status") => !self.manager.subresource.is_empty(),
+            Some("f:status") => !self.has_status || !self.manager.subresource.is_empty(),
             Some("f:metadata" | "f:spec") => self.manager.subresource.is_empty(),
             _ => true,
         };

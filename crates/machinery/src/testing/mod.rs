@@ -55,16 +55,17 @@
 //!   and delete with preconditions and finalizers; uid, generation and resourceVersion are the server's.
 //! - Each field has its managers (`metadata.managedFields`), with the list keys and atomic fields of the built-in kinds
 //!   and of [`Server::crd`]. An apply conflicts, takes over and removes as on an API server.
-//! - Lists and watches select by labels, and by the name and the namespace.
+//! - Lists and watches select by labels, by the name and the namespace, and by a few fields of pods and Secrets.
 //! - A custom resource whose CustomResourceDefinition is given is pruned, gets the defaults of its schema, and is
-//!   refused with the same causes.
+//!   refused with causes of the same fields and reasons.
 //! - Random choices follow from a seed, and time is tokio's: with time paused, hours pass in a moment.
 //! - What is not modelled is refused with 501 and a sentence: strategic merge patches, dry runs, `generateName`, other
-//!   field selectors, deletes of a collection, and subresources other than the status.
+//!   selectors, propagation policies but Background, deletes of a collection, and subresources other than the status.
 //!
-//! Not done: there is no admission. Built-in kinds have no defaults and are not validated. In a schema, CEL rules,
+//! Not done: there is no admission but [`Server::admit`]. Built-in kinds have no defaults and are not validated. In a schema, CEL rules,
 //! patterns, formats and `allOf` and the like are not evaluated; a warning in the log names them. The `Accept` header
-//! is ignored: objects are always whole. Nothing deletes the children of a deleted object.
+//! is ignored: objects are always whole. The children of a deleted object stay,
+//! unless [`Server::collect_garbage`] is called.
 //!
 //! This project sends the same random requests to it and to a kube-apiserver, and compares the responses and watches
 //! (tests/contract/model_server.rs).

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::crd::details;
 use super::fault::Fault;
-use super::history::{Id, generation};
+use super::history::Id;
 use super::managers::Writer;
 use super::request::{Ask, Refusal, failure, json_answer, refused, status, status_answer};
 use super::server::{Answer, Server, State};
@@ -41,6 +41,9 @@ pub(super) fn object(server: &Server, head: &Parts, ask: &Ask, body: &[u8]) -> R
     if head.method == Method::POST {
         id.name = body["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     }
+    if let Some(refusal) = wrong_identity(server, &id, content, &body).filter(|_| writes) {
+        return refusal;
+    }
     let by = manager(head, ask, content);
     if !by.subresource.is_empty() && !server.lock().has_status(&id) {
         return failure(Fault::NotServed);
@@ -65,6 +68,36 @@ pub(super) fn object(server: &Server, head: &Parts, ask: &Ask, body: &[u8]) -> R
         Ok((code, object)) => json_answer(code, &object),
         Err(refusal) => *refusal,
     }
+}
+
+/// The refusal of a body that is not of the object, or not of the kind, that the path names.
+fn wrong_identity(
+    server: &Server,
+    id: &Id,
+    content: Content,
+    body: &Value,
+) -> Option<Response<Answer>> {
+    let crd = server.lock().crd(id);
+    if crd.as_ref().is_some_and(|crd| crd.is_namespaced == id.namespace.is_empty()) {
+        return Some(failure(Fault::NotServed));
+    }
+    if matches!(content, Content::MergePatch | Content::JsonPatch) {
+        return None;
+    }
+    let api_version = id.api_version();
+    let has_kind = body["kind"].as_str().is_some_and(|kind| !kind.is_empty());
+    let is_of_kind = body["apiVersion"] == api_version && has_kind;
+    let is_same = |field: &str, expected: &str| {
+        body["metadata"][field].as_str().is_none_or(|it| it.is_empty() || it == expected)
+    };
+    let why = if !is_of_kind {
+        format!("the object is not of the kind that the URL names, in {api_version}")
+    } else if !is_same("name", &id.name) || !is_same("namespace", &id.namespace) {
+        "the name or namespace of the object does not match that on the URL".to_owned()
+    } else {
+        return None;
+    };
+    Some(status_answer(400, "BadRequest", &why))
 }
 
 fn content(head: &Parts, ask: &Ask) -> Result<Content, Refusal> {
@@ -105,16 +138,21 @@ fn invalid(why: &str) -> Refusal {
 }
 
 fn create(state: &mut State, id: &Id, old: Option<&Value>, mut body: Value, by: Writer) -> Outcome {
+    if !body["metadata"].is_object() {
+        body["metadata"] = json!({});
+    }
+    let sent = body["metadata"]["resourceVersion"].clone();
+    wipe(&mut body);
     state.complete(id, &mut body);
-    state.admit(id, &mut body)?;
-    if body["metadata"]["resourceVersion"].is_string() {
+    state.write(id, by, |write| write.update(None, &mut body));
+    state.admit(id, &mut body, None)?;
+    if sent.as_str().is_some_and(|sent| !sent.is_empty()) {
         let why = "resourceVersion should not be set on objects to be created";
         return Err(status_answer(500, "", why).into());
     }
     if old.is_some() {
         return Err(status_answer(409, "AlreadyExists", "already exists").into());
     }
-    state.write(id, by, |write| write.update(None, &mut body));
     store_new(state, id, body)
 }
 
@@ -123,11 +161,21 @@ fn store_new(state: &mut State, id: &Id, mut new: Value) -> Outcome {
         // The subresource has a path of its own.
         without_status(&mut new);
     }
+    wipe(&mut new);
     new["metadata"]["creationTimestamp"] = json!(state.now());
-    if let Some(meta) = new["metadata"].as_object_mut() {
-        meta.remove("uid");
-    }
     Ok((201, state.history.put(id, new)))
+}
+
+/// Removes what only the server sets (`WipeObjectMetaSystemFields`).
+fn wipe(object: &mut Value) {
+    if let Some(meta) = object["metadata"].as_object_mut() {
+        for field in ["uid", "resourceVersion", "generation", "selfLink", "creationTimestamp"]
+            .into_iter()
+            .chain(["deletionTimestamp", "deletionGracePeriodSeconds"])
+        {
+            meta.remove(field);
+        }
+    }
 }
 
 fn without_status(object: &mut Value) {
@@ -143,13 +191,13 @@ fn apply_new(state: &mut State, id: &Id, config: &Value, by: Writer) -> Outcome 
         return Err(failure(Fault::NotServed).into());
     }
     state.check_types(id, config)?;
-    if config["metadata"]["uid"].is_string() {
+    if config["metadata"]["uid"].as_str().is_some_and(|uid| !uid.is_empty()) {
         return Err(conflict());
     }
     let nothing = json!({ "metadata": {} });
     let mut new = state.write(id, by, |write| write.apply(&nothing, config, false))?;
     state.complete(id, &mut new);
-    state.admit(id, &mut new)?;
+    state.admit(id, &mut new, None)?;
     store_new(state, id, new)
 }
 
@@ -159,7 +207,8 @@ fn conflict() -> Refusal {
 
 fn put(state: &mut State, id: &Id, old: &Arc<Value>, mut new: Value, by: Writer) -> Outcome {
     let is_of_another = differs(old, &new["metadata"], "uid");
-    if !is_of_another && !new["metadata"]["resourceVersion"].is_string() {
+    let has_version = new["metadata"]["resourceVersion"].as_str().is_some_and(|it| !it.is_empty());
+    if !is_of_another && !has_version {
         return Err(invalid("metadata.resourceVersion: must be specified for an update"));
     }
     let is_status = !by.subresource.is_empty();
@@ -197,7 +246,7 @@ fn patch(
         return Err(conflict());
     }
     if differs(old, &new["metadata"], "uid") && !is_status {
-        state.check(id, &new)?;
+        state.check(id, &new, Some(old))?;
         return Err(invalid("metadata.uid: Invalid value: field is immutable"));
     }
     new["metadata"]["uid"] = old["metadata"]["uid"].clone();
@@ -219,6 +268,9 @@ fn json_patched(object: &mut Value, patch: &Value) -> Result<(), Refusal> {
             operation = PatchOperation::Add(AddOperation { path, value });
         }
         json_patch::patch(object, &[operation]).map_err(|error| invalid(&error.to_string()))?;
+    }
+    if !object["metadata"].is_object() {
+        return Err(invalid("patch: Invalid value: what is left is no object with metadata"));
     }
     Ok(())
 }
@@ -254,16 +306,16 @@ fn update(state: &mut State, id: &Id, old: &Arc<Value>, mut new: Value, status: 
         return Err(invalid("no new finalizers can be added if the object is being deleted"));
     }
     if status {
-        state.check(id, &new)?;
+        state.check_status(id, &new, old)?;
     } else {
-        state.admit(id, &mut new)?;
+        state.admit(id, &mut new, Some(old))?;
     }
     if timeless(old) == timeless(&new) {
         return Ok((200, old.clone()));
     }
     if is_deleting(&new) && finalizers(&new).is_empty() {
         // The response shows what would have been stored.
-        new["metadata"]["generation"] = json!(generation(old, &new));
+        new["metadata"]["generation"] = json!(state.history.generation(id, old, &new));
         state.history.remove(id);
         return Ok((200, Arc::new(new)));
     }
@@ -282,7 +334,7 @@ fn timeless(object: &Value) -> Value {
 
 impl State {
     /// Drops and sets fields as the CustomResourceDefinition says. Metadata has no empty maps and lists.
-    fn complete(&self, id: &Id, object: &mut Value) {
+    pub(super) fn complete(&self, id: &Id, object: &mut Value) {
         if let Some(meta) = object["metadata"].as_object_mut() {
             let is_empty = |value: &Value| *value == json!({}) || *value == json!([]);
             meta.retain(|name, value| name == "managedFields" || !is_empty(value));
@@ -298,15 +350,38 @@ impl State {
     }
 
     /// Has the object changed or refused by admission, then by its schema.
-    fn admit(&self, id: &Id, object: &mut Value) -> Result<(), Refusal> {
+    fn admit(&self, id: &Id, object: &mut Value, old: Option<&Value>) -> Result<(), Refusal> {
         if let Some(admission) = &self.admission {
             admission(object).map_err(|status| Box::new(refused(&status)))?;
+            if !(object.is_object() && object["metadata"].is_object()) {
+                let why = "Server::admit has left no object with metadata";
+                return Err(status_answer(500, "InternalError", why).into());
+            }
+            self.complete(id, object);
         }
-        self.check(id, object)
+        self.check(id, object, old)
     }
 
-    fn check(&self, id: &Id, object: &Value) -> Result<(), Refusal> {
-        let causes = self.crd(id).map(|crd| crd.refusals(object)).unwrap_or_default();
+    /// Refuses what the schema refuses. What was refusable before the change is let through (ratcheting validation).
+    fn check(&self, id: &Id, object: &Value, old: Option<&Value>) -> Result<(), Refusal> {
+        self.check_fields(id, object, old, "")
+    }
+
+    fn check_status(&self, id: &Id, object: &Value, old: &Value) -> Result<(), Refusal> {
+        self.check_fields(id, object, Some(old), "status")
+    }
+
+    fn check_fields(
+        &self,
+        id: &Id,
+        object: &Value,
+        old: Option<&Value>,
+        below: &str,
+    ) -> Result<(), Refusal> {
+        let Some(crd) = self.crd(id) else { return Ok(()) };
+        let before = old.map(|old| crd.refusals(old)).unwrap_or_default();
+        let mut causes = crd.refusals(object);
+        causes.retain(|cause| cause.field.starts_with(below) && !before.contains(cause));
         if causes.is_empty() {
             return Ok(());
         }
@@ -360,22 +435,28 @@ fn delete(state: &mut State, id: &Id, old: &Arc<Value>, only: &Value) -> Outcome
     if differs(old, only, "uid") || differs(old, only, "resourceVersion") {
         return Err(conflict());
     }
+    let is_gone = finalizers(old).is_empty();
+    let last = mark_or_remove(state, id, old);
+    if !is_gone || RETURNED.contains(&&*id.resource) {
+        return Ok((200, last));
+    }
+    let uid = &old["metadata"]["uid"];
+    Ok((
+        200,
+        Arc::new(json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
+            "details": { "name": id.name, "uid": uid },
+        })),
+    ))
+}
+
+/// Removes the object, or marks it as being deleted if it has finalizers. Returns its last state.
+pub(super) fn mark_or_remove(state: &mut State, id: &Id, old: &Arc<Value>) -> Arc<Value> {
     if finalizers(old).is_empty() {
-        let gone = state.history.remove(id);
-        if let (true, Some(gone)) = (RETURNED.contains(&&*id.resource), gone) {
-            return Ok((200, gone));
-        }
-        let uid = &old["metadata"]["uid"];
-        return Ok((
-            200,
-            Arc::new(json!({
-                "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
-                "details": { "name": id.name, "uid": uid },
-            })),
-        ));
+        return state.history.remove(id).unwrap_or_else(|| old.clone());
     }
     if is_deleting(old) {
-        return Ok((200, old.clone()));
+        return old.clone();
     }
     let now = state.now();
     let mut new = (**old).clone();
@@ -383,10 +464,11 @@ fn delete(state: &mut State, id: &Id, old: &Arc<Value>, only: &Value) -> Outcome
     meta["deletionTimestamp"] = json!(now);
     meta["deletionGracePeriodSeconds"] = json!(0);
     meta["generation"] = json!(meta["generation"].as_i64().unwrap_or(0) + 1);
-    Ok((200, state.history.put(id, new)))
+    state.history.put(id, new)
 }
 
 /// Returns whether the request gives a uid or resourceVersion that the object does not have.
 fn differs(object: &Value, asked: &Value, field: &str) -> bool {
-    asked.get(field).is_some_and(|asked| asked.is_string() && *asked != object["metadata"][field])
+    let asked = asked.get(field).and_then(Value::as_str).filter(|asked| !asked.is_empty());
+    asked.is_some_and(|asked| object["metadata"][field] != *asked)
 }

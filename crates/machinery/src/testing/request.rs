@@ -109,9 +109,6 @@ pub(super) async fn answer(
     let Some(ask) = Ask::parse(head) else {
         return Ok(not_modelled("this path", head));
     };
-    if let Some(what) = beyond_the_model(head, &ask, body) {
-        return Ok(not_modelled(what, head));
-    }
     let received = Received {
         method: head.method.to_string(),
         uri: head.uri.to_string(),
@@ -124,6 +121,9 @@ pub(super) async fn answer(
     };
     if let Some(status) = interceptor.and_then(|intercept| intercept(&received)) {
         return Ok(refused(&status));
+    }
+    if let Some(what) = beyond_the_model(head, &ask, body) {
+        return Ok(not_modelled(what, head));
     }
     let fault = {
         let mut state = server.lock();
@@ -172,10 +172,27 @@ fn beyond_the_model(head: &Parts, ask: &Ask, body: &[u8]) -> Option<&'static str
     if Selection::of(ask).is_ok_and(|selection| selection.beyond(&ask.resource)) {
         return Some("this fieldSelector");
     }
+    if ask.get("labelSelector").is_some_and(|selector| selector.contains(['<', '>'])) {
+        return Some("this labelSelector");
+    }
+    let content: Value = serde_json::from_slice(body).unwrap_or_default();
+    if head.method == Method::DELETE {
+        let options = [ask.get("propagationPolicy"), content["propagationPolicy"].as_str()];
+        let is_other = options.into_iter().flatten().any(|policy| policy != "Background");
+        if is_other || content.get("orphanDependents").is_some() {
+            return Some("this propagation policy");
+        }
+        if content.get("dryRun").is_some() {
+            return Some("dryRun");
+        }
+    }
     let content_type = head.headers.get("content-type").and_then(|it| it.to_str().ok());
     match content_type.unwrap_or_default() {
-        it if it.starts_with("application/apply-patch") && has_null(body) => {
+        it if it.starts_with("application/apply-patch") && has_null(&content) => {
             return Some("null in an apply");
+        }
+        it if it.starts_with("application/apply-patch") && content.is_null() => {
+            return Some("an apply that is not JSON");
         }
         it if it.starts_with("application/strategic") => return Some("a strategic merge patch"),
         _ => {}
@@ -184,8 +201,8 @@ fn beyond_the_model(head: &Parts, ask: &Ask, body: &[u8]) -> Option<&'static str
     match (&head.method, &ask.name) {
         _ if !is_status => Some("this subresource"),
         (&Method::POST, None) => {
-            let body: Value = serde_json::from_slice(body).unwrap_or_default();
-            let is_named = body["metadata"]["name"].as_str().is_some_and(|name| !name.is_empty());
+            let is_named =
+                content["metadata"]["name"].as_str().is_some_and(|name| !name.is_empty());
             (!is_named).then_some("a create without a name")
         }
         (&Method::GET, _) | (&Method::PUT | &Method::PATCH | &Method::DELETE, Some(_)) => None,
@@ -194,15 +211,13 @@ fn beyond_the_model(head: &Parts, ask: &Ask, body: &[u8]) -> Option<&'static str
 }
 
 /// Returns whether a configuration sets a field to null.
-fn has_null(body: &[u8]) -> bool {
-    fn walk(value: &Value) -> bool {
-        match value {
-            Value::Object(map) => map.values().any(walk),
-            Value::Array(items) => items.iter().any(walk),
-            value => value.is_null(),
-        }
+fn has_null(config: &Value) -> bool {
+    let is_null = |value: &Value| value.is_null() || has_null(value);
+    match config {
+        Value::Object(map) => map.values().any(is_null),
+        Value::Array(items) => items.iter().any(is_null),
+        _ => false,
     }
-    serde_json::from_slice(body).is_ok_and(|body: Value| body.is_object() && walk(&body))
 }
 
 fn refusal(state: &State, ask: &Ask) -> Option<Response<Answer>> {

@@ -2,7 +2,7 @@
 //!
 //! Guarantees
 //! - A kind with a CustomResourceDefinition has the types of its schema (`x-kubernetes-list-type` and so on).
-//! - The built-in kinds have those that Kubernetes generates from its Go types (`applyconfigurations/internal`).
+//! - The built-in kinds have the types of Kubernetes' OpenAPI document, by the names of their most common fields.
 //! - Without either, lists are atomic and maps are not, as for fields that a schema does not declare.
 
 use serde_json::Value;
@@ -32,7 +32,7 @@ pub(super) enum Items<'a> {
 const BUILT_IN: &str = ".k8s.io";
 
 /// Fields of built-in types that are maps with any keys.
-const FREE_MAPS: [&str; 14] = [
+const FREE_MAPS: [&str; 15] = [
     "allocatable",
     "annotations",
     "binaryData",
@@ -47,10 +47,11 @@ const FREE_MAPS: [&str; 14] = [
     "requests",
     "stringData",
     "used",
+    "volumeAttributes",
 ];
 
 /// Fields of built-in types that are atomic maps.
-const ATOMIC_MAPS: [&str; 22] = [
+const ATOMIC_MAPS: [&str; 25] = [
     "claimRef",
     "configMapKeyRef",
     "dataSource",
@@ -62,6 +63,7 @@ const ATOMIC_MAPS: [&str; 22] = [
     "namespaceSelector",
     "nodeSelector",
     "objectSelector",
+    "ownerReferences", // Its items.
     "podSelector",
     "preference",
     "regarding",
@@ -70,8 +72,10 @@ const ATOMIC_MAPS: [&str; 22] = [
     "requiredDuringSchedulingIgnoredDuringExecution",
     "resourceFieldRef",
     "roleRef",
+    "scaleTargetRef",
     "scopeSelector",
     "secretKeyRef",
+    "secrets", // Its items.
     "selector",
 ];
 
@@ -125,7 +129,11 @@ impl<'a> Type<'a> {
     pub(super) fn is_atomic_map(self) -> bool {
         match self {
             Type::Declared(schema) => schema["x-kubernetes-map-type"] == "atomic",
-            Type::BuiltIn { name, .. } => ATOMIC_MAPS.contains(&name),
+            Type::BuiltIn { name, within } => {
+                ATOMIC_MAPS.contains(&name)
+                    || name.ends_with("SecretRef")
+                    || name == "secretRef" && within != "envFrom"
+            }
             Type::Unknown => false,
         }
     }
@@ -152,9 +160,9 @@ impl<'a> Type<'a> {
 /// The lists of the built-in kinds that are not atomic.
 fn built_in(name: &str, within: &str) -> Items<'static> {
     let keys: &[&'static str] = match (within, name) {
-        (_, "finalizers") => return Items::Set,
+        ("metadata", "finalizers") | (_, "podCIDRs") => return Items::Set,
         (_, "ownerReferences") => &["uid"],
-        ("status", "conditions") => &["type"],
+        ("status", "conditions" | "addresses") => &["type"],
         (
             _,
             "containers"
@@ -162,11 +170,12 @@ fn built_in(name: &str, within: &str) -> Items<'static> {
             | "ephemeralContainers"
             | "env"
             | "volumes"
-            | "imagePullSecrets"
+            | "matchConditions"
             | "resourceClaims"
             | "schedulingGates"
             | "webhooks",
         ) => &["name"],
+        ("spec", "imagePullSecrets") | ("", "secrets") | ("resources", "claims") => &["name"],
         (_, "volumeMounts") => &["mountPath"],
         (_, "volumeDevices") => &["devicePath"],
         (_, "hostAliases" | "podIPs") => &["ip"],

@@ -24,14 +24,10 @@ struct FieldTerm {
 }
 
 /// Fields that some built-in kind can be selected by, in addition to the name and the namespace.
-pub(super) const FIELDS: [(&str, &[&str]); 4] = [
+const FIELDS: [(&str, &[&str]); 3] = [
     ("", &["metadata.name", "metadata.namespace"]),
-    (
-        "/api/v1/pods",
-        &["spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "status.phase"],
-    ),
+    ("/api/v1/pods", &["spec.nodeName", "status.phase"]),
     ("/api/v1/secrets", &["type"]),
-    ("/api/v1/nodes", &["spec.unschedulable"]),
 ];
 
 impl Selection {
@@ -48,7 +44,7 @@ impl Selection {
         Ok(Selection { labels: labels.into_iter().collect(), fields })
     }
 
-    /// Returns a field of the selector that is not modelled for this resource.
+    /// Returns whether it has a field that is not modelled for this resource.
     pub(super) fn beyond(&self, resource: &str) -> bool {
         let known = |path: &str| {
             FIELDS

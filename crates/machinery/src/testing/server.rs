@@ -72,6 +72,7 @@ pub(super) struct State {
     pub(super) unserved: HashSet<String>,
     pub(super) forbidden: HashSet<String>,
     pub(super) requests: Vec<Received>,
+    collects_garbage: bool,
     pub(super) interceptor: Option<Interceptor>,
     pub(super) admission: Option<Admission>,
     struck: BTreeMap<String, u64>,
@@ -99,6 +100,7 @@ impl Server {
             unserved: HashSet::new(),
             forbidden: HashSet::new(),
             requests: Vec::new(),
+            collects_garbage: false,
             interceptor: None,
             admission: None,
             struck: BTreeMap::new(),
@@ -114,17 +116,20 @@ impl Server {
         Client::from_service(self.clone(), options)
     }
 
-    /// Serves the versions of a CustomResourceDefinition, given as YAML: their defaults, the types of fields and lists,
+    /// Serves a CustomResourceDefinition, given as YAML: its defaults, the types of fields and lists,
     /// and required, minimum and similar keywords. Rules in CEL and patterns are not evaluated.
     ///
     /// # Errors
     ///
-    /// If it is no CustomResourceDefinition.
+    /// If it is no CustomResourceDefinition, or does not serve exactly one version.
     pub fn crd(&self, yaml: &str) -> Result<(), String> {
         let definition: Value = serde_saphyr::from_str(yaml).map_err(|error| error.to_string())?;
-        for crd in Crd::of(&definition)? {
-            self.lock().crds.insert(crd.resource.clone(), Arc::new(crd));
+        let crd = Crd::of(&definition)?;
+        let mut state = self.lock();
+        if !crd.has_status {
+            state.history.without_status.insert(crd.resource.clone());
         }
+        state.crds.insert(crd.resource.clone(), Arc::new(crd));
         Ok(())
     }
 
@@ -177,6 +182,10 @@ impl Server {
             if !object.is_object() {
                 object = json!({});
             }
+            if !object["metadata"].is_object() {
+                object["metadata"] = json!({});
+            }
+            state.complete(id, &mut object);
             let manager = Writer {
                 operation: "Update",
                 name: SOMEBODY.to_owned(),
@@ -184,9 +193,6 @@ impl Server {
             };
             let old = state.history.now(id);
             state.write(id, manager, |write| write.update(old.as_deref(), &mut object));
-            if let Some(crd) = state.crd(id) {
-                crd.complete(&mut object);
-            }
             if object["metadata"]["creationTimestamp"].is_null() {
                 let created = old.map(|old| old["metadata"]["creationTimestamp"].clone());
                 object["metadata"]["creationTimestamp"] =
@@ -270,6 +276,12 @@ impl Server {
         self.lock().liberties = liberties;
     }
 
+    /// From now on, deletes the objects whose owners are all gone, as Kubernetes' garbage collector does, but at once.
+    /// Otherwise they stay.
+    pub fn collect_garbage(&self) {
+        self.lock().collects_garbage = true;
+    }
+
     /// Adds faults to the script, whose first fault strikes the next request or frame that it fits.
     pub fn script(&self, faults: impl IntoIterator<Item = Fault>) {
         self.lock().script.extend(faults);
@@ -329,7 +341,8 @@ impl Server {
     }
 
     /// Calls `admit` with each object that a request creates or changes, as an API server calls its webhooks. It can
-    /// change the object; an error, a metav1.Status, is the response. The status of an object is not admitted. `admit`
+    /// change the object, and nobody owns what it changes; an error, a metav1.Status, is the response. Writes of the
+    /// status subresource are not admitted. `admit`
     /// must not use the server.
     pub fn admit(&self, admit: impl Fn(&mut Value) -> Result<(), Value> + Send + Sync + 'static) {
         self.lock().admission = Some(Arc::new(admit));
@@ -365,6 +378,9 @@ impl Server {
         let version = {
             let mut state = self.lock();
             change(&mut state);
+            if state.collects_garbage && std::mem::take(&mut state.history.has_lost) {
+                state.delete_orphans();
+            }
             state.history.version
         };
         self.changed.send_modify(|at| *at = version);
@@ -380,17 +396,45 @@ impl State {
         now.to_string()
     }
 
+    /// Deletes all objects that have owners of which none exists, and what these own.
+    fn delete_orphans(&mut self) {
+        loop {
+            let all: Vec<_> = self.history.all().collect();
+            let uids: HashSet<&str> =
+                all.iter().filter_map(|(_, object)| object["metadata"]["uid"].as_str()).collect();
+            let is_orphan = |object: &Value| {
+                let owners = object["metadata"]["ownerReferences"].as_array();
+                owners.is_some_and(|owners| {
+                    let mut uids_of_owners =
+                        owners.iter().filter_map(|owner| owner["uid"].as_str());
+                    !owners.is_empty() && !uids_of_owners.any(|uid| uids.contains(uid))
+                }) && object["metadata"]["deletionTimestamp"].is_null()
+            };
+            let orphans: Vec<(Id, Arc<Value>)> = all
+                .iter()
+                .filter(|(_, object)| is_orphan(object))
+                .map(|(id, object)| ((*id).clone(), (*object).clone()))
+                .collect();
+            if orphans.is_empty() {
+                return;
+            }
+            for (id, object) in orphans {
+                super::object::mark_or_remove(self, &id, &object);
+            }
+        }
+    }
+
     pub(super) fn crd(&self, id: &Id) -> Option<Arc<Crd>> {
         self.crds.get(&id.resource).cloned()
     }
 
     /// Decides about the owners of an object's fields.
     pub(super) fn write<T>(&self, id: &Id, by: Writer, decide: impl FnOnce(Write<'_>) -> T) -> T {
-        let version = id.resource.rsplit_once('/').map_or("", |(version, _)| version);
-        let api_version = version.trim_start_matches("/apis/").trim_start_matches("/api/");
         let crd = self.crds.get(&id.resource);
         let kind = Type::of(&id.resource, crd.map(|crd| &crd.schema));
-        decide(Write { kind, api_version, manager: by, now: &self.now() })
+        let has_status = crd.is_none_or(|crd| crd.has_status);
+        let api_version = id.api_version();
+        decide(Write { kind, api_version, manager: by, has_status, now: &self.now() })
     }
 
     /// The fault out of `which` that strikes now: the next scripted one if it fits, otherwise a

@@ -26,6 +26,8 @@ async fn what_is_not_modelled_is_refused_with_a_sentence() {
         (Request::get("/apis/apps"), "this path"),
         (Request::get("/api/v1/pods?watch=true&fieldSelector=a%3Db"), "this fieldSelector"),
         (Request::delete(format!("{pod}?dryRun=All")), "dryRun"),
+        (Request::delete(format!("{pod}?propagationPolicy=Foreground")), "this propagation policy"),
+        (Request::get("/api/v1/pods?labelSelector=a%3E1"), "this labelSelector"),
         (strategic, "a strategic merge patch"),
         (Request::get(format!("{pod}/scale")), "this subresource"),
         (Request::put("/api/v1/namespaces/ns/finalize"), "this subresource"),
@@ -54,6 +56,47 @@ async fn a_body_that_is_no_object_is_refused_and_no_limit_is_none() {
 }
 
 #[tokio::test]
+async fn no_body_or_object_makes_it_panic() {
+    let server = Server::new(1);
+    let pod = "/api/v1/namespaces/ns/pods/a";
+    let id = Id::new("/api/v1/pods", "ns", "a");
+    for object in [json!({"metadata": "x"}), json!([]), json!(1), json!({"metadata": []})] {
+        server.put(&id, object);
+    }
+    for (path, value) in [("", "\"x\""), ("", "[]"), ("", "null"), ("/metadata", "[1]")] {
+        for path_of in [pod.to_owned(), format!("{pod}/status")] {
+            let patch = format!(r#"[{{"op": "replace", "path": "{path}", "value": {value}}}]"#);
+            let request = Request::patch(path_of)
+                .header("content-type", "application/json-patch+json")
+                .body(Bytes::from(patch));
+            assert_eq!(answered(&server, request.unwrap()).await.0, 422, "{path} {value}");
+        }
+    }
+    server.admit(|object| {
+        *object = json!([]);
+        Ok(())
+    });
+    let body = r#"{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "b"}}"#;
+    let create = Request::post("/api/v1/namespaces/ns/pods").body(Bytes::from(body)).unwrap();
+    assert_eq!(answered(&server, create).await.0, 500);
+}
+
+#[test]
+fn a_definition_that_cannot_be_served_is_refused() {
+    let crd = |versions: &str| {
+        let names = "names: {plural: things, kind: Thing}";
+        format!(
+            "kind: CustomResourceDefinition\nspec: {{group: a.b, {names}, versions: {versions}}}"
+        )
+    };
+    let server = Server::new(1);
+    assert!(server.crd("kind: Pod").unwrap_err().contains("only a CustomResourceDefinition"));
+    assert!(server.crd(&crd("[]")).unwrap_err().contains("this one has 0"));
+    assert!(server.crd(&crd("[{name: v1}, {name: v2}]")).unwrap_err().contains("this one has 2"));
+    server.crd(&crd("[{name: v1}, {name: v2, served: false}]")).unwrap();
+}
+
+#[tokio::test]
 async fn a_name_is_decoded() {
     let server = Server::new(1);
     let id = Id::new("/apis/rbac.authorization.k8s.io/v1/clusterroles", "", "system:node");
@@ -77,4 +120,29 @@ async fn a_wait_ends_with_the_change_that_it_waits_for() {
     let (found, ()) = tokio::join!(wait, change);
     assert_eq!(found["spec"]["x"], 2);
     assert_eq!(server.get(&id).unwrap()["spec"]["x"], 3);
+}
+
+#[test]
+fn the_garbage_collector_deletes_what_no_owner_is_left_of() {
+    let server = Server::new(1);
+    server.collect_garbage();
+    let id = |name: &str| Id::new("/api/v1/pods", "ns", name);
+    let uid = |name: &str| server.get(&id(name)).unwrap()["metadata"]["uid"].clone();
+    let owned = |owners: &[&str]| {
+        let owners: Vec<_> = owners.iter().map(|owner| json!({"uid": uid(owner)})).collect();
+        json!({"metadata": {"ownerReferences": owners}})
+    };
+    let [a, b] = ["a", "b"].map(id);
+    server.put(&a, json!({}));
+    server.put(&b, json!({}));
+    server.put(&id("of-a"), owned(&["a"]));
+    server.put(&id("of-both"), owned(&["a", "b"]));
+    let mut kept = owned(&["of-a"]);
+    kept["metadata"]["finalizers"] = json!(["example.com/kept"]);
+    server.put(&id("below"), kept);
+    server.delete(&a);
+    assert!(server.get(&id("of-a")).is_none() && server.get(&id("of-both")).is_some());
+    assert!(server.get(&id("below")).unwrap()["metadata"]["deletionTimestamp"].is_string());
+    server.delete(&b);
+    assert!(server.get(&id("of-both")).is_none());
 }

@@ -10,7 +10,7 @@ const CRD: &str = "
 kind: CustomResourceDefinition
 spec:
   group: example.com
-  names: {plural: PLURAL}
+  names: {plural: PLURAL, kind: KIND}
   versions:
   - name: v1
     served: true
@@ -29,8 +29,8 @@ pub(super) struct Server(testing::Server);
 impl Default for Server {
     fn default() -> Server {
         let server = testing::Server::new(1);
-        for plural in ["sites", "children"] {
-            server.crd(&CRD.replace("PLURAL", plural)).unwrap();
+        for (plural, kind) in [("sites", "Site"), ("children", "Child")] {
+            server.crd(&CRD.replace("PLURAL", plural).replace("KIND", kind)).unwrap();
         }
         Server(server)
     }
