@@ -109,7 +109,6 @@ fn to_its_end<T>(runtime: Runtime, work: impl Future<Output = T>) -> T {
 /// If it cannot start, or if an essential task dies.
 async fn run(mut args: RunArgs, spans: Spans) -> Result<(), Error> {
     all_if_empty(&mut args.workloads.namespaces);
-    inherit(&args.workloads.inherited_labels);
     let shutdown = Shutdown::from_signals().map_err(Error::Signals)?;
     // A credential plugin, for example, can take long.
     tokio::select! {
@@ -152,7 +151,6 @@ async fn program(args: RunArgs, spans: Spans) -> Result<Program, Error> {
     }
     let servers = servers::bind(&args, &ungated, &metrics, &ready).await?;
     let mut manager = Manager::new(IDENTITY)
-        .namespaces(namespaces)
         .instance(host)
         .metrics(metrics)
         .readiness(ready)
@@ -185,9 +183,7 @@ async fn dry_run(
     options: client::Options,
     passes: Arc<dyn crate::controller::Observer>,
 ) -> Result<Program, Error> {
-    inherit(&args.inherited_labels);
     let manager = Manager::new(IDENTITY)
-        .namespaces(&args.namespaces)
         .client(|client| *client = options)
         .options(|options| options.observer = Some(passes));
     Ok(add_controllers(manager, &args, &pace).program(|options| client.sibling(options)).await?)
@@ -229,8 +225,10 @@ fn host_name() -> String {
 
 // === Controllers ===
 
-/// Adds the requested controllers.
-fn add_controllers(mut manager: Manager, args: &WorkloadArgs, pace: &Pace) -> Manager {
+/// Adds the requested controllers, in the requested namespaces.
+pub fn add_controllers(manager: Manager, args: &WorkloadArgs, pace: &Pace) -> Manager {
+    inherit(&args.inherited_labels);
+    let mut manager = manager.namespaces(&args.namespaces);
     let diagnostics = Diagnostics::default();
     for name in [ControllerName::Memcached, ControllerName::App, ControllerName::GenericDaemon] {
         if args.controllers().contains(&name) {

@@ -164,7 +164,7 @@ impl Simulation {
         let id = self.any();
         self.value += 1;
         match self.rng.u8(..8) {
-            0 | 1 => drop(self.model.delete(&id)),
+            0 | 1 => self.model.delete(&id),
             2 => {
                 self.model.delete(&id);
                 self.model.put(&id, thing(self.value));

@@ -18,6 +18,14 @@ pub(super) struct Writer {
     pub(super) subresource: String,
 }
 
+impl Writer {
+    /// The user whose part a test plays.
+    pub(super) fn somebody() -> Writer {
+        let (name, subresource) = ("somebody".to_owned(), String::new());
+        Writer { operation: "Update", name, subresource }
+    }
+}
+
 /// The fields of one manager.
 #[derive(Debug, Clone, Default)]
 struct Owned {

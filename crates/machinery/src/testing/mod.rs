@@ -81,8 +81,11 @@ mod managers;
 mod selection;
 mod list;
 mod object;
+mod deletion;
 mod watch;
+mod cluster;
 
+pub use cluster::{Cluster, LATENCY, PodState};
 pub use fault::Fault;
 pub use history::Id;
 pub use request::{Received, status as refusal};

@@ -8,10 +8,11 @@ use json_patch::{AddOperation, PatchOperation, ReplaceOperation};
 use serde_json::{Value, json};
 
 use super::crd::details;
+use super::deletion::{self, leaves};
 use super::fault::Fault;
 use super::history::Id;
 use super::managers::Writer;
-use super::request::{Ask, Refusal, failure, json_answer, refused, status, status_answer};
+use super::request::{Ask, Refusal, body, failure, json_answer, refused, status, status_answer};
 use super::server::{Answer, Server, State};
 
 /// The answer: code and body, or the refusal.
@@ -60,13 +61,70 @@ pub(super) fn object(server: &Server, head: &Parts, ask: &Ask, body: &[u8]) -> R
             (&Method::GET, Some(old)) => Ok((200, old)),
             (&Method::PUT, Some(old)) => put(state, &id, &old, body, by),
             (&Method::PATCH, Some(old)) => patch(state, &id, &old, &body, content, by),
-            (&Method::DELETE, Some(old)) => delete(state, &id, &old, &body["preconditions"]),
+            (&Method::DELETE, Some(old)) => {
+                let only = &body["preconditions"];
+                if differs(&old, only, "uid") || differs(&old, only, "resourceVersion") {
+                    Err(conflict())
+                } else {
+                    Ok((200, deletion::delete(state, &id, &old, grace_period(ask, &body))))
+                }
+            }
             (_, Some(_)) => Err(failure(Fault::NotServed).into()),
         };
     });
     match outcome {
         Ok((code, object)) => json_answer(code, &object),
         Err(refusal) => *refusal,
+    }
+}
+
+// === What a user does ===
+
+impl Server {
+    /// Creates an object, as `kubectl create` does: it gets defaults, and is validated.
+    ///
+    /// # Errors
+    ///
+    /// The metav1.Status of the refusal.
+    pub fn create(&self, id: &Id, object: Value) -> Result<Arc<Value>, Value> {
+        self.by_somebody(|state, by| {
+            let old = state.history.now(id);
+            create(state, id, old.as_deref(), object, by)
+        })
+    }
+
+    /// Changes an object by a JSON merge patch, as `kubectl patch --type=merge` does.
+    ///
+    /// # Errors
+    ///
+    /// The metav1.Status of the refusal.
+    pub fn patch(&self, id: &Id, patch: &Value) -> Result<Arc<Value>, Value> {
+        self.by_somebody(|state, by| match state.history.now(id) {
+            Some(old) => self::patch(state, id, &old, patch, Content::MergePatch, by),
+            None => Err(failure(Fault::NotServed).into()),
+        })
+    }
+
+    /// Deletes an object, as `kubectl delete --wait=false` does: finalizers and the grace period of a pod keep it.
+    pub fn delete(&self, id: &Id) {
+        self.change(|state| {
+            if let Some(old) = state.history.now(id) {
+                deletion::delete(state, id, &old, None);
+            }
+        });
+    }
+
+    fn by_somebody(
+        &self,
+        write: impl FnOnce(&mut State, Writer) -> Outcome,
+    ) -> Result<Arc<Value>, Value> {
+        let mut outcome = None;
+        self.change(|state| outcome = Some(write(state, Writer::somebody())));
+        match outcome {
+            Some(Ok((_, object))) => Ok(object),
+            Some(Err(refusal)) => Err(body(*refusal)),
+            None => Err(Value::Null),
+        }
     }
 }
 
@@ -133,6 +191,12 @@ fn manager(head: &Parts, ask: &Ask, content: Content) -> Writer {
     }
 }
 
+/// The grace period that a deletion asks for, in seconds.
+fn grace_period(ask: &Ask, body: &Value) -> Option<i64> {
+    let of_query = ask.get("gracePeriodSeconds").and_then(|seconds| seconds.parse().ok());
+    of_query.or_else(|| body["gracePeriodSeconds"].as_i64())
+}
+
 fn invalid(why: &str) -> Refusal {
     status_answer(422, "Invalid", why).into()
 }
@@ -157,11 +221,13 @@ fn create(state: &mut State, id: &Id, old: Option<&Value>, mut body: Value, by: 
 }
 
 fn store_new(state: &mut State, id: &Id, mut new: Value) -> Outcome {
+    deletion::admit_into_namespace(state, id)?;
     if state.has_status(id) {
         // The subresource has a path of its own.
         without_status(&mut new);
     }
     wipe(&mut new);
+    deletion::begin(id, &mut new);
     new["metadata"]["creationTimestamp"] = json!(state.now());
     Ok((201, state.history.put(id, new)))
 }
@@ -313,7 +379,7 @@ fn update(state: &mut State, id: &Id, old: &Arc<Value>, mut new: Value, status: 
     if timeless(old) == timeless(&new) {
         return Ok((200, old.clone()));
     }
-    if is_deleting(&new) && finalizers(&new).is_empty() {
+    if deletion::is_over(id, &new) {
         // The response shows what would have been stored.
         new["metadata"]["generation"] = json!(state.history.generation(id, old, &new));
         state.history.remove(id);
@@ -412,60 +478,6 @@ const SYSTEM: [&str; 8] = [
     "deletionTimestamp",
     "deletionGracePeriodSeconds",
 ];
-
-fn finalizers(object: &Value) -> &[Value] {
-    object["metadata"]["finalizers"].as_array().map_or(&[], Vec::as_slice)
-}
-
-fn is_deleting(object: &Value) -> bool {
-    object["metadata"]["deletionTimestamp"].is_string()
-}
-
-/// Returns whether the update adds no finalizer to an object that is being deleted.
-fn leaves(old: &Value, new: &Value) -> bool {
-    !is_deleting(old) || finalizers(new).iter().all(|one| finalizers(old).contains(one))
-}
-
-/// Resources whose delete is answered with the deleted object as it was (`ReturnDeletedObject`)
-/// and not with a Status.
-const RETURNED: [&str; 1] = ["/api/v1/services"];
-
-/// Deletes the object, or marks it as being deleted if it has finalizers.
-fn delete(state: &mut State, id: &Id, old: &Arc<Value>, only: &Value) -> Outcome {
-    if differs(old, only, "uid") || differs(old, only, "resourceVersion") {
-        return Err(conflict());
-    }
-    let is_gone = finalizers(old).is_empty();
-    let last = mark_or_remove(state, id, old);
-    if !is_gone || RETURNED.contains(&&*id.resource) {
-        return Ok((200, last));
-    }
-    let uid = &old["metadata"]["uid"];
-    Ok((
-        200,
-        Arc::new(json!({
-            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
-            "details": { "name": id.name, "uid": uid },
-        })),
-    ))
-}
-
-/// Removes the object, or marks it as being deleted if it has finalizers. Returns its last state.
-pub(super) fn mark_or_remove(state: &mut State, id: &Id, old: &Arc<Value>) -> Arc<Value> {
-    if finalizers(old).is_empty() {
-        return state.history.remove(id).unwrap_or_else(|| old.clone());
-    }
-    if is_deleting(old) {
-        return old.clone();
-    }
-    let now = state.now();
-    let mut new = (**old).clone();
-    let meta = &mut new["metadata"];
-    meta["deletionTimestamp"] = json!(now);
-    meta["deletionGracePeriodSeconds"] = json!(0);
-    meta["generation"] = json!(meta["generation"].as_i64().unwrap_or(0) + 1);
-    state.history.put(id, new)
-}
 
 /// Returns whether the request gives a uid or resourceVersion that the object does not have.
 fn differs(object: &Value, asked: &Value, field: &str) -> bool {

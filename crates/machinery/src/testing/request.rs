@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::io;
 
 use bytes::Bytes;
+use futures::FutureExt;
 use http::request::Parts;
 use http::{Method, Response};
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Collected, Full};
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 
@@ -294,6 +295,13 @@ pub(super) fn status_answer(code: u16, reason: &str, message: &str) -> Response<
 pub(super) fn json_answer(code: u16, body: &Value) -> Response<Answer> {
     let bytes = Full::new(Bytes::from(body.to_string()));
     respond(code, bytes.map_err(|never| match never {}).boxed_unsync())
+}
+
+/// The body of a response that is complete.
+pub(super) fn body(response: Response<Answer>) -> Value {
+    let collected = response.into_body().collect().now_or_never();
+    let bytes = collected.and_then(Result::ok).map(Collected::to_bytes).unwrap_or_default();
+    serde_json::from_slice(&bytes).unwrap_or_default()
 }
 
 pub(super) fn respond(code: u16, body: Answer) -> Response<Answer> {

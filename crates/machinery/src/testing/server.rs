@@ -18,6 +18,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::crd::Crd;
+use super::deletion;
 use super::fault::Fault;
 use super::history::{History, Id};
 use super::managers::{Write, Writer};
@@ -35,9 +36,6 @@ const BEGIN: i64 = 1_767_225_600;
 
 /// Longest duration of a test, in tokio's time.
 const LONGEST: Duration = Duration::from_secs(3600);
-
-/// The field manager of what [`Server::put`] sets.
-const SOMEBODY: &str = "somebody";
 
 /// An API server in memory. Cheap to clone; all clones are the same server.
 #[derive(Clone)]
@@ -177,33 +175,13 @@ impl Server {
 
     /// Creates or replaces an object, its status included, and returns its new version. The field manager `somebody`
     /// owns what it changes.
-    pub fn put(&self, id: &Id, mut object: Value) -> u64 {
-        self.change(|state| {
-            if !object.is_object() {
-                object = json!({});
-            }
-            if !object["metadata"].is_object() {
-                object["metadata"] = json!({});
-            }
-            state.complete(id, &mut object);
-            let manager = Writer {
-                operation: "Update",
-                name: SOMEBODY.to_owned(),
-                subresource: String::new(),
-            };
-            let old = state.history.now(id);
-            state.write(id, manager, |write| write.update(old.as_deref(), &mut object));
-            if object["metadata"]["creationTimestamp"].is_null() {
-                let created = old.map(|old| old["metadata"]["creationTimestamp"].clone());
-                object["metadata"]["creationTimestamp"] =
-                    created.unwrap_or_else(|| json!(state.now()));
-            }
-            state.history.put(id, object);
-        })
+    pub fn put(&self, id: &Id, object: Value) -> u64 {
+        self.change(|state| state.store(id, object, Writer::somebody()))
     }
 
-    /// Deletes an object, and returns the version of the deletion.
-    pub fn delete(&self, id: &Id) -> u64 {
+    /// Removes an object at once, whatever keeps it, and returns the version of the deletion. [`Server::delete`] is
+    /// what a user does.
+    pub fn remove(&self, id: &Id) -> u64 {
         self.change(|state| drop(state.history.remove(id)))
     }
 
@@ -237,6 +215,15 @@ impl Server {
                 return found.object;
             }
             (from, object) = (now, None);
+            // `self` holds the sender, so this cannot fail.
+            drop(changed.changed().await);
+        }
+    }
+
+    /// Completes when a resource has no objects.
+    pub async fn until_gone(&self, resource: &str) {
+        let mut changed = self.subscribe();
+        while !self.objects(resource).is_empty() {
             // `self` holds the sender, so this cannot fail.
             drop(changed.changed().await);
         }
@@ -375,53 +362,56 @@ impl Server {
 
     /// Changes the state and wakes the watches.
     pub(super) fn change(&self, change: impl FnOnce(&mut State)) -> u64 {
-        let version = {
+        self.change_if(|state| {
+            change(state);
+            true
+        })
+    }
+
+    /// Changes the state, and wakes the watches if `change` returns true.
+    pub(super) fn change_if(&self, change: impl FnOnce(&mut State) -> bool) -> u64 {
+        let (version, has_changed) = {
             let mut state = self.lock();
-            change(&mut state);
+            let has_changed = change(&mut state);
             if state.collects_garbage && std::mem::take(&mut state.history.has_lost) {
                 state.delete_orphans();
             }
-            state.history.version
+            (state.history.version, has_changed)
         };
-        self.changed.send_modify(|at| *at = version);
+        if has_changed {
+            self.changed.send_modify(|at| *at = version);
+        }
         version
     }
 }
 
 impl State {
+    /// Creates or replaces an object, its status included.
+    pub(super) fn store(&mut self, id: &Id, mut object: Value, by: Writer) {
+        if !object.is_object() {
+            object = json!({});
+        }
+        if !object["metadata"].is_object() {
+            object["metadata"] = json!({});
+        }
+        self.complete(id, &mut object);
+        let old = self.history.now(id);
+        if old.is_none() {
+            deletion::begin(id, &mut object);
+        }
+        self.write(id, by, |write| write.update(old.as_deref(), &mut object));
+        if object["metadata"]["creationTimestamp"].is_null() {
+            let created = old.map(|old| old["metadata"]["creationTimestamp"].clone());
+            object["metadata"]["creationTimestamp"] = created.unwrap_or_else(|| json!(self.now()));
+        }
+        self.history.put(id, object);
+    }
+
     /// The server's time: tokio's, from the begin of 2026 on, in RFC 3339.
     pub(super) fn now(&self) -> String {
         let seconds = i64::try_from(self.began.elapsed().as_secs()).unwrap_or_default();
         let now = Timestamp::from_second(BEGIN + seconds).unwrap_or(Timestamp::UNIX_EPOCH);
         now.to_string()
-    }
-
-    /// Deletes all objects that have owners of which none exists, and what these own.
-    fn delete_orphans(&mut self) {
-        loop {
-            let all: Vec<_> = self.history.all().collect();
-            let uids: HashSet<&str> =
-                all.iter().filter_map(|(_, object)| object["metadata"]["uid"].as_str()).collect();
-            let is_orphan = |object: &Value| {
-                let owners = object["metadata"]["ownerReferences"].as_array();
-                owners.is_some_and(|owners| {
-                    let mut uids_of_owners =
-                        owners.iter().filter_map(|owner| owner["uid"].as_str());
-                    !owners.is_empty() && !uids_of_owners.any(|uid| uids.contains(uid))
-                }) && object["metadata"]["deletionTimestamp"].is_null()
-            };
-            let orphans: Vec<(Id, Arc<Value>)> = all
-                .iter()
-                .filter(|(_, object)| is_orphan(object))
-                .map(|(id, object)| ((*id).clone(), (*object).clone()))
-                .collect();
-            if orphans.is_empty() {
-                return;
-            }
-            for (id, object) in orphans {
-                super::object::mark_or_remove(self, &id, &object);
-            }
-        }
     }
 
     pub(super) fn crd(&self, id: &Id) -> Option<Arc<Crd>> {

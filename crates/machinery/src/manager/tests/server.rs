@@ -50,7 +50,7 @@ impl Server {
         let id = id(path);
         let there = self.0.get(&id);
         if there.is_some_and(|there| there["metadata"]["uid"] != object["metadata"]["uid"]) {
-            self.0.delete(&id);
+            self.0.remove(&id);
         }
         self.0.put(&id, object);
         self.get(path)
@@ -65,7 +65,7 @@ impl Server {
     }
 
     pub(super) fn remove(&self, path: &str) {
-        self.0.delete(&id(path));
+        self.0.remove(&id(path));
     }
 
     /// Sets the change that is made to everything that is written.

@@ -1,0 +1,473 @@
+//! Kubernetes' own controllers, simplified: what makes pods of Deployments and DaemonSets.
+//!
+//! Guarantees
+//! - A Deployment gets a ReplicaSet per template, and rolls out by `maxSurge` and `maxUnavailable`, or by Recreate. Its
+//!   status has the counts, and the conditions Available and Progressing, with `progressDeadlineSeconds`.
+//! - A DaemonSet gets a pod on each node that its pods may go to, and replaces those of an old
+//!   template by `maxUnavailable`.
+//! - A pod goes to a node that its `nodeSelector`, required node affinity and tolerations allow, and becomes what [`Cluster::pods_are`] says.
+//! - The objects in a namespace that is being deleted are deleted, then the namespace; those of a deleted owner, too.
+//! - Each controller acts on what was there [`LATENCY`] ago, so a controller sees the states in between, such as a new
+//!   `observedGeneration` with old counts.
+//!
+//! Differences from the real ones: a rollout scales only the newest ReplicaSet, not all in proportion. A DaemonSet's
+//! pods get their node from its controller, and there is no `maxSurge`. The scheduler knows neither
+//! affinity to pods, nor `matchFields`, nor resources. A pod ends at once, has no IP, and its containers never restart by themselves. There are no Events, no
+//! quotas (so no `ReplicaFailure`), no defaults, no Endpoints, no revision on the Deployment itself, and a node that
+//! does not report keeps its pods.
+
+mod daemon_set;
+mod deployment;
+mod pod;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::task::AbortHandle;
+
+use super::deletion::mark_or_remove;
+use super::history::Id;
+use super::managers::Writer;
+use super::server::{Server, State};
+
+/// Time between a change and what a controller does about it.
+pub const LATENCY: Duration = Duration::from_millis(10);
+
+/// Time between two looks at something that waits for a time, such as `minReadySeconds`.
+const TICK: Duration = Duration::from_secs(1);
+
+const DEPLOYMENTS: &str = "/apis/apps/v1/deployments";
+const REPLICA_SETS: &str = "/apis/apps/v1/replicasets";
+const DAEMON_SETS: &str = "/apis/apps/v1/daemonsets";
+const PODS: &str = "/api/v1/pods";
+const NODES: &str = "/api/v1/nodes";
+const NAMESPACES: &str = "/api/v1/namespaces";
+
+/// What becomes of a pod that has a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PodState {
+    /// It runs, and is ready.
+    Ready,
+    /// It runs, and its readiness probe fails.
+    Unready,
+    /// Its containers wait, for a reason such as `ImagePullBackOff` or `CrashLoopBackOff`.
+    Waiting {
+        /// One word.
+        reason: String,
+        /// A sentence.
+        message: String,
+    },
+}
+
+type States = Arc<Mutex<dyn FnMut(&Value) -> PodState + Send>>;
+
+/// The running controllers. They end when this is dropped.
+pub struct Cluster {
+    server: Server,
+    states: Arc<Mutex<States>>,
+    task: AbortHandle,
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cluster").finish_non_exhaustive()
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Cluster {
+    /// Starts the controllers on a server, with a number of nodes: `node-1`, `node-2` and so on. All pods become
+    /// ready.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime.
+    pub fn start(server: &Server, nodes: usize) -> Cluster {
+        server.collect_garbage();
+        for number in 1..=nodes {
+            let ready = json!([{"type": "Ready", "status": "True"}]);
+            let node = json!({"apiVersion": "v1", "kind": "Node", "status": {"conditions": ready}});
+            server.put(&Id::new(NODES, "", format!("node-{number}")), node);
+        }
+        let ready: States = Arc::new(Mutex::new(|_: &Value| PodState::Ready));
+        let states = Arc::new(Mutex::new(ready));
+        let task = tokio::spawn(run(server.clone(), states.clone())).abort_handle();
+        Cluster { server: server.clone(), states, task }
+    }
+
+    /// From now on, each pod that has a node becomes what `state` returns for it.
+    pub fn pods_are(&self, state: impl FnMut(&Value) -> PodState + Send + 'static) {
+        *self.states.lock() = Arc::new(Mutex::new(state));
+        self.server.change(|_| {});
+    }
+}
+
+async fn run(server: Server, states: Arc<Mutex<States>>) {
+    let mut changed = server.subscribe();
+    let mut names = 0;
+    loop {
+        changed.mark_unchanged();
+        tokio::time::sleep(LATENCY).await;
+        let states = states.lock().clone();
+        let mut waits = false;
+        server.change_if(|state| {
+            let snapshot = Snapshot::of(state);
+            let mut pass = Pass { steps: Vec::new(), waits: false, names };
+            for deployment in snapshot.of_resource(DEPLOYMENTS) {
+                deployment::sync(&snapshot, deployment, &mut pass);
+            }
+            for replica_set in snapshot.of_resource(REPLICA_SETS) {
+                deployment::sync_replica_set(&snapshot, replica_set, &mut pass);
+            }
+            for daemon_set in snapshot.of_resource(DAEMON_SETS) {
+                daemon_set::sync(&snapshot, daemon_set, &mut pass);
+            }
+            pod::schedule(&snapshot, &mut pass);
+            pod::run(&snapshot, &mut *states.lock(), &mut pass);
+            end_namespaces(state, &snapshot, &mut pass);
+            (waits, names) = (pass.waits, pass.names);
+            let steps = pass.steps;
+            let acts = !steps.is_empty();
+            steps.into_iter().for_each(|step| state.take(step));
+            acts
+        });
+        tokio::select! {
+            biased;
+            _ = changed.changed() => {}
+            () = tokio::time::sleep(TICK), if waits => {}
+        }
+    }
+}
+
+/// Deletes what is in the namespaces that are being deleted, and those in which nothing is left.
+fn end_namespaces(state: &State, snapshot: &Snapshot, pass: &mut Pass) {
+    let ending = snapshot.of_resource(NAMESPACES).filter(|namespace| namespace.is_deleting());
+    for namespace in ending {
+        let inside: Vec<_> =
+            state.history.all().filter(|(id, _)| id.namespace == namespace.id.name).collect();
+        if inside.is_empty() {
+            pass.steps.push(Step::Remove(namespace.id.clone()));
+        }
+        let left = inside.into_iter().filter(|(_, o)| o["metadata"]["deletionTimestamp"].is_null());
+        pass.steps.extend(left.map(|(id, _)| Step::Delete(id.clone())));
+    }
+}
+
+// === What a controller sees, and what it does ===
+
+/// An object as it was.
+struct Object {
+    id: Id,
+    value: Arc<Value>,
+}
+
+impl Object {
+    fn at(&self, pointer: &str) -> &Value {
+        self.value.pointer(pointer).unwrap_or(&Value::Null)
+    }
+
+    fn number(&self, pointer: &str) -> i64 {
+        self.at(pointer).as_i64().unwrap_or(0)
+    }
+
+    fn text(&self, pointer: &str) -> &str {
+        self.at(pointer).as_str().unwrap_or_default()
+    }
+
+    fn is_deleting(&self) -> bool {
+        self.at("/metadata/deletionTimestamp").is_string()
+    }
+
+    /// Returns whether a condition of its status is True.
+    fn is(&self, kind: &str) -> bool {
+        condition(&self.value["status"], kind)
+            .is_some_and(|condition| condition["status"] == "True")
+    }
+
+    /// Returns whether it is the controller's.
+    fn is_of(&self, owner: &Object) -> bool {
+        let owners = self.at("/metadata/ownerReferences").as_array().into_iter().flatten();
+        let uid = owner.at("/metadata/uid");
+        owners.into_iter().any(|it| it["controller"] == true && it["uid"] == *uid)
+    }
+}
+
+/// All objects at one time, by resource.
+struct Snapshot {
+    objects: BTreeMap<String, Vec<Object>>,
+    now: String,
+}
+
+impl Snapshot {
+    fn of(state: &State) -> Snapshot {
+        let mut objects = BTreeMap::<String, Vec<Object>>::new();
+        let looked_at = [DEPLOYMENTS, REPLICA_SETS, DAEMON_SETS, PODS, NODES, NAMESPACES];
+        for (id, value) in state.history.all() {
+            if looked_at.contains(&id.resource.as_str()) {
+                let object = Object { id: id.clone(), value: value.clone() };
+                objects.entry(id.resource.clone()).or_default().push(object);
+            }
+        }
+        Snapshot { objects, now: state.now() }
+    }
+
+    fn of_resource(&self, resource: &str) -> impl Iterator<Item = &Object> {
+        self.objects.get(resource).into_iter().flatten()
+    }
+
+    fn owned_by<'a>(
+        &'a self,
+        owner: &'a Object,
+        resource: &str,
+    ) -> impl Iterator<Item = &'a Object> {
+        self.of_resource(resource).filter(|object| object.is_of(owner))
+    }
+
+    /// Returns whether this time is at least that many seconds ago.
+    fn is_past(&self, time: &str, seconds: i64) -> bool {
+        let parsed = |text: &str| text.parse::<Timestamp>().map(Timestamp::as_second).ok();
+        match (parsed(time), parsed(&self.now)) {
+            (Some(then), Some(now)) => now - then >= seconds,
+            _ => true,
+        }
+    }
+
+    /// Returns whether a pod has been ready for this number of seconds.
+    fn is_available(&self, pod: &Object, min_ready_seconds: i64) -> bool {
+        let ready = condition(&pod.value["status"], "Ready");
+        ready.is_some_and(|ready| {
+            let since = ready["lastTransitionTime"].as_str().unwrap_or_default();
+            ready["status"] == "True" && self.is_past(since, min_ready_seconds)
+        })
+    }
+}
+
+/// What the controllers decided in one pass.
+struct Pass {
+    steps: Vec<Step>,
+    /// Whether one waits for a time.
+    waits: bool,
+    /// Number of names given so far.
+    names: u32,
+}
+
+/// One write of a controller.
+enum Step {
+    Create(Id, Value),
+    Patch(Id, Value),
+    Status(Id, Value),
+    Delete(Id),
+    Remove(Id),
+}
+
+impl Pass {
+    /// Replaces the status, if it changes.
+    fn status(&mut self, object: &Object, status: Value) {
+        if object.value["status"] != status {
+            self.steps.push(Step::Status(object.id.clone(), status));
+        }
+    }
+
+    /// Creates a pod of a template, with five letters after the owner's name.
+    fn create_pod(&mut self, owner: &Object, kind: &str, node: Option<&str>, hash: Option<&str>) {
+        self.names += 1;
+        let name = format!("{}-{}", owner.id.name, letters(u64::from(self.names), 5));
+        let template = owner.at("/spec/template");
+        let mut pod = json!({
+            "apiVersion": "v1", "kind": "Pod", "spec": template["spec"],
+            "metadata": {
+                "labels": template["metadata"]["labels"],
+                "annotations": template["metadata"]["annotations"],
+                "ownerReferences": [reference(owner, kind)],
+            },
+            "status": { "phase": "Pending" },
+        });
+        if let Some(meta) = pod["metadata"].as_object_mut() {
+            meta.retain(|_, value| !value.is_null());
+        }
+        if let Some(node) = node {
+            pod["spec"]["nodeName"] = json!(node);
+        }
+        if let Some(hash) = hash {
+            pod["metadata"]["labels"]["controller-revision-hash"] = json!(hash);
+        }
+        self.steps.push(Step::Create(Id::new(PODS, &owner.id.namespace, name), pod));
+    }
+
+    fn delete(&mut self, object: &Object) {
+        self.steps.push(Step::Delete(object.id.clone()));
+    }
+}
+
+impl State {
+    fn take(&mut self, step: Step) {
+        let writer = |id: &Id, is_status: bool| Writer {
+            operation: "Update",
+            name: match id.resource.as_str() {
+                PODS if is_status => "kubelet",
+                PODS => "kube-scheduler",
+                _ => "kube-controller-manager",
+            }
+            .to_owned(),
+            subresource: if is_status { "status" } else { "" }.to_owned(),
+        };
+        let old = |state: &State, id: &Id| state.history.now(id);
+        match step {
+            Step::Create(id, object) if old(self, &id).is_none() => {
+                let mut by = writer(&id, false);
+                "kube-controller-manager".clone_into(&mut by.name);
+                self.store(&id, object, by);
+            }
+            Step::Create(..) => {}
+            Step::Patch(id, patch) => {
+                if let Some(old) = old(self, &id) {
+                    let mut new = (*old).clone();
+                    json_patch::merge(&mut new, &patch);
+                    self.store(&id, new, writer(&id, false));
+                }
+            }
+            Step::Status(id, status) => {
+                if let Some(old) = old(self, &id) {
+                    let mut new = (*old).clone();
+                    new["status"] = status;
+                    self.store(&id, new, writer(&id, true));
+                }
+            }
+            Step::Delete(id) => {
+                if let Some(old) = old(self, &id) {
+                    mark_or_remove(self, &id, &old, None);
+                }
+            }
+            Step::Remove(id) => drop(self.history.remove(&id)),
+        }
+    }
+}
+
+/// The reference of a controller's child to it.
+fn reference(owner: &Object, kind: &str) -> Value {
+    json!({
+        "apiVersion": owner.id.api_version(), "kind": kind, "name": owner.id.name,
+        "uid": owner.at("/metadata/uid"), "controller": true, "blockOwnerDeletion": true,
+    })
+}
+
+// === Conditions ===
+
+fn condition<'a>(status: &'a Value, kind: &str) -> Option<&'a Value> {
+    status["conditions"].as_array()?.iter().find(|condition| condition["type"] == kind)
+}
+
+/// A condition in place of that of the old status: its times are kept if nothing else changes.
+fn renewed(old: &Value, new: Value, now: &str) -> Value {
+    let mut new = new;
+    let before = new["type"].as_str().and_then(|kind| condition(old, kind));
+    let is_kept = before.is_some_and(|before| before["status"] == new["status"]);
+    let since = before.map(|before| before["lastTransitionTime"].clone()).filter(|_| is_kept);
+    new["lastTransitionTime"] = since.unwrap_or_else(|| json!(now));
+    new
+}
+
+// === Names, selectors, taints ===
+
+/// A name part as Kubernetes makes it (rand.SafeEncodeString): no vowels, so no words.
+fn letters(mut number: u64, count: usize) -> String {
+    const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+    let base = LETTERS.len() as u64;
+    let mut text = Vec::new();
+    for _ in 0..count {
+        text.push(LETTERS[usize::try_from(number % base).unwrap_or(0)]);
+        number /= base;
+    }
+    text.reverse();
+    String::from_utf8(text).unwrap_or_default()
+}
+
+/// The hash of a template, the same in every run (FNV-1a).
+fn hash(template: &Value) -> String {
+    let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    letters(template.to_string().bytes().fold(0xcbf2_9ce4_8422_2325, mix), 10)
+}
+
+/// Returns whether a pod may run on a node, by its `nodeSelector`, its required node affinity and its tolerations.
+fn fits(pod: &Value, node: &Object, is_daemon: bool) -> bool {
+    let selected = pod["nodeSelector"].as_object().into_iter().flatten();
+    let labels = node.at("/metadata/labels");
+    let is_selected = selected.into_iter().all(|(key, value)| labels[key] == *value);
+    let no_taints = Vec::new();
+    let taints = node.at("/spec/taints").as_array().unwrap_or(&no_taints);
+    let required = "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution";
+    let terms = pod.pointer(required).map(|required| &required["nodeSelectorTerms"]);
+    let is_near = terms.and_then(Value::as_array).is_none_or(|terms| {
+        terms.iter().any(|term| {
+            let all = term["matchExpressions"].as_array().into_iter().flatten();
+            all.into_iter().all(|expression| matches(expression, labels))
+        })
+    });
+    let open = node.at("/spec/unschedulable") != true || is_daemon;
+    is_selected
+        && is_near
+        && open
+        && taints
+            .iter()
+            .filter(|taint| taint["effect"] != "PreferNoSchedule")
+            .all(|taint| is_daemon && is_tolerated_by_daemons(taint) || is_tolerated(pod, taint))
+}
+
+/// Returns whether labels match an expression of a node selector.
+fn matches(expression: &Value, labels: &Value) -> bool {
+    let label = expression["key"].as_str().and_then(|key| labels.get(key));
+    let values = expression["values"].as_array();
+    let is_listed = label.is_some_and(|label| values.is_some_and(|all| all.contains(label)));
+    match expression["operator"].as_str() {
+        Some("In") => is_listed,
+        Some("NotIn") => !is_listed,
+        Some("Exists") => label.is_some(),
+        Some("DoesNotExist") => label.is_none(),
+        _ => false,
+    }
+}
+
+/// Taints that each pod of a DaemonSet tolerates (AddOrUpdateDaemonPodTolerations).
+fn is_tolerated_by_daemons(taint: &Value) -> bool {
+    let key = taint["key"].as_str().and_then(|key| key.strip_prefix("node.kubernetes.io/"));
+    match taint["effect"].as_str() {
+        Some("NoExecute") => matches!(key, Some("not-ready" | "unreachable")),
+        _ => matches!(
+            key,
+            Some("disk-pressure" | "memory-pressure" | "pid-pressure" | "unschedulable")
+        ),
+    }
+}
+
+fn is_tolerated(pod: &Value, taint: &Value) -> bool {
+    let tolerations = pod["tolerations"].as_array().into_iter().flatten();
+    tolerations.into_iter().any(|toleration| {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let exists = toleration["operator"] == "Exists";
+        let (key, effect) = (text(&toleration["key"]), text(&toleration["effect"]));
+        (effect.is_empty() || taint["effect"] == effect)
+            && (taint["key"] == key || key.is_empty() && exists)
+            && (exists || text(&toleration["value"]) == text(&taint["value"]))
+    })
+}
+
+/// A number of pods, given as a number or as a percentage of `of`.
+fn amount(value: &Value, default: &str, of: i64, rounds_up: bool) -> i64 {
+    let share = match value {
+        Value::Number(number) => return number.as_i64().unwrap_or(0),
+        Value::String(share) => share.as_str(),
+        _ => default,
+    };
+    let percent: i64 = share.trim_end_matches('%').parse().unwrap_or(0);
+    if rounds_up { (of * percent + 99) / 100 } else { of * percent / 100 }
+}

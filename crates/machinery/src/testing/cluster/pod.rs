@@ -1,0 +1,105 @@
+//! The scheduler and the kubelets.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::{NODES, Object, PODS, Pass, PodState, Snapshot, Step, fits, renewed};
+
+/// Gives each pod without a node one, with the fewest pods on it.
+pub(super) fn schedule(snapshot: &Snapshot, pass: &mut Pass) {
+    let mut loads: BTreeMap<&str, usize> =
+        snapshot.of_resource(NODES).map(|node| (node.id.name.as_str(), 0)).collect();
+    for pod in snapshot.of_resource(PODS) {
+        if let Some(load) = loads.get_mut(pod.text("/spec/nodeName")) {
+            *load += 1;
+        }
+    }
+    let waiting = |pod: &&Object| pod.text("/spec/nodeName").is_empty() && !pod.is_deleting();
+    for pod in snapshot.of_resource(PODS).filter(waiting) {
+        let candidates = snapshot.of_resource(NODES).filter(|node| {
+            node.is("Ready") && !node.is_deleting() && fits(&pod.value["spec"], node, false)
+        });
+        let least = candidates.min_by_key(|node| loads.get(node.id.name.as_str()));
+        if let Some(node) = least {
+            if let Some(load) = loads.get_mut(node.id.name.as_str()) {
+                *load += 1;
+            }
+            let binding = json!({"spec": {"nodeName": node.id.name}});
+            pass.steps.push(Step::Patch(pod.id.clone(), binding));
+        } else {
+            let nodes = snapshot.of_resource(NODES).count();
+            let message = format!("0/{nodes} nodes are available: none has what the pod asks for.");
+            let scheduled = json!({"type": "PodScheduled", "status": "False",
+                "reason": "Unschedulable", "message": message});
+            let scheduled = renewed(&pod.value["status"], scheduled, &snapshot.now);
+            pass.status(pod, json!({"phase": "Pending", "conditions": [scheduled]}));
+        }
+    }
+}
+
+/// Brings each pod on a node to its state, and removes it when it ends or the node is gone.
+pub(super) fn run(
+    snapshot: &Snapshot,
+    states: &mut dyn FnMut(&Value) -> PodState,
+    pass: &mut Pass,
+) {
+    for pod in snapshot.of_resource(PODS) {
+        let name = pod.text("/spec/nodeName");
+        if name.is_empty() {
+            continue;
+        }
+        let node = snapshot.of_resource(NODES).find(|node| node.id.name == name);
+        if node.is_none() || pod.is_deleting() {
+            if pod.at("/metadata/finalizers").as_array().is_none_or(Vec::is_empty) {
+                pass.steps.push(Step::Remove(pod.id.clone()));
+            }
+        } else if node.is_some_and(|node| node.is("Ready")) {
+            let status = status(pod, &states(&pod.value), &snapshot.now);
+            pass.status(pod, status);
+        }
+    }
+}
+
+fn status(pod: &Object, state: &PodState, now: &str) -> Value {
+    let before = pod.at("/status");
+    let started = before.get("startTime").cloned().unwrap_or_else(|| json!(now));
+    let is_ready = *state == PodState::Ready;
+    let containers: Vec<_> = pod.at("/spec/containers").as_array().into_iter().flatten().collect();
+    let names: Vec<_> = containers.iter().filter_map(|it| it["name"].as_str()).collect();
+    let condition = |kind: &str, holds: bool| {
+        let mut condition = json!({"type": kind, "status": if holds { "True" } else { "False" }});
+        if !holds {
+            condition["reason"] = json!("ContainersNotReady");
+            let names = names.join(" ");
+            condition["message"] = json!(format!("containers with unready status: [{names}]"));
+        }
+        renewed(before, condition, now)
+    };
+    let waiting = match state {
+        PodState::Waiting { reason, message } => {
+            Some(json!({"reason": reason, "message": message}))
+        }
+        PodState::Ready | PodState::Unready => None,
+    };
+    let of_container = |container: &&Value| {
+        let state = match &waiting {
+            Some(waiting) => json!({"waiting": waiting}),
+            None => json!({"running": {"startedAt": started}}),
+        };
+        json!({"name": container["name"], "image": container["image"], "ready": is_ready,
+            "restartCount": 0, "started": waiting.is_none(), "state": state})
+    };
+    json!({
+        "phase": if waiting.is_some() { "Pending" } else { "Running" },
+        "startTime": started,
+        "conditions": [
+            condition("PodReadyToStartContainers", true),
+            condition("Initialized", true),
+            condition("Ready", is_ready),
+            condition("ContainersReady", is_ready),
+            condition("PodScheduled", true),
+        ],
+        "containerStatuses": containers.iter().map(of_container).collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,167 @@
+//! How objects end: finalizers, the grace period of pods, the contents of namespaces, and the children of owners.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+
+use super::history::Id;
+use super::request::{Refusal, refused, status};
+use super::server::State;
+
+const PODS: &str = "/api/v1/pods";
+const NAMESPACES: &str = "/api/v1/namespaces";
+
+/// Grace period of a pod that names none, in seconds.
+const GRACE_PERIOD: i64 = 30;
+
+/// Resources whose delete is answered with the deleted object as it was (`ReturnDeletedObject`)
+/// and not with a Status.
+const RETURNED: [&str; 2] = ["/api/v1/services", PODS];
+
+pub(super) fn finalizers(object: &Value) -> &[Value] {
+    object["metadata"]["finalizers"].as_array().map_or(&[], Vec::as_slice)
+}
+
+pub(super) fn is_deleting(object: &Value) -> bool {
+    object["metadata"]["deletionTimestamp"].is_string()
+}
+
+/// Returns whether the update adds no finalizer to an object that is being deleted.
+pub(super) fn leaves(old: &Value, new: &Value) -> bool {
+    !is_deleting(old) || finalizers(new).iter().all(|one| finalizers(old).contains(one))
+}
+
+/// Returns whether nothing keeps an object that is being deleted.
+pub(super) fn is_over(id: &Id, object: &Value) -> bool {
+    is_deleting(object)
+        && finalizers(object).is_empty()
+        && object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0
+        && !has_contents(id, object)
+}
+
+/// Returns whether it is a namespace whose objects are still to be deleted.
+fn has_contents(id: &Id, object: &Value) -> bool {
+    id.resource == NAMESPACES
+        && object["spec"]["finalizers"].as_array().is_some_and(|left| !left.is_empty())
+}
+
+/// Completes a namespace as its strategy does.
+pub(super) fn begin(id: &Id, object: &mut Value) {
+    if id.resource == NAMESPACES {
+        object["metadata"]["labels"]["kubernetes.io/metadata.name"] = json!(id.name);
+        object["spec"]["finalizers"] = json!(["kubernetes"]);
+        object["status"] = json!({"phase": "Active"});
+    }
+}
+
+/// Refuses an object for a namespace that is being deleted. A namespace that nobody created takes everything.
+pub(super) fn admit_into_namespace(state: &State, id: &Id) -> Result<(), Refusal> {
+    let namespace = state.history.now(&Id::new(NAMESPACES, "", &id.namespace));
+    if id.namespace.is_empty() || !namespace.is_some_and(|namespace| is_deleting(&namespace)) {
+        return Ok(());
+    }
+    let (resource, name, namespace) = (id.resource.rsplit('/').next(), &id.name, &id.namespace);
+    let why = format!(
+        "{} {name:?} is forbidden: unable to create new content in namespace {namespace} because it is being terminated",
+        resource.unwrap_or_default()
+    );
+    let mut status = status(403, "Forbidden", &why);
+    let message = format!("namespace {namespace} is being terminated");
+    status["details"] = json!({ "causes": [
+        { "reason": "NamespaceTerminating", "message": message, "field": "metadata.namespace" },
+    ]});
+    Err(refused(&status).into())
+}
+
+/// Deletes the object, or marks it as being deleted if something keeps it. Returns the body of the answer.
+pub(super) fn delete(
+    state: &mut State,
+    id: &Id,
+    old: &Arc<Value>,
+    grace_period: Option<i64>,
+) -> Arc<Value> {
+    let last = mark_or_remove(state, id, old, grace_period);
+    if state.history.now(id).is_some() || RETURNED.contains(&&*id.resource) {
+        return last;
+    }
+    let uid = &old["metadata"]["uid"];
+    Arc::new(json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
+        "details": { "name": id.name, "uid": uid },
+    }))
+}
+
+/// Removes the object, or marks it as being deleted if finalizers, a grace period or the contents of a namespace keep
+/// it. Returns its last state.
+pub(super) fn mark_or_remove(
+    state: &mut State,
+    id: &Id,
+    old: &Arc<Value>,
+    grace_period: Option<i64>,
+) -> Arc<Value> {
+    let grace_period = grace_of(id, old, grace_period);
+    let is_kept = !finalizers(old).is_empty() || grace_period > 0 || has_contents(id, old);
+    if !is_kept {
+        return state.history.remove(id).unwrap_or_else(|| old.clone());
+    }
+    let left = old["metadata"]["deletionGracePeriodSeconds"].as_i64();
+    if is_deleting(old) && left.is_none_or(|left| left <= grace_period) {
+        return old.clone();
+    }
+    let now = state.now();
+    let end = now.parse::<Timestamp>().map(|now| now + SignedDuration::from_secs(grace_period));
+    let mut new = (**old).clone();
+    let meta = &mut new["metadata"];
+    if !is_deleting(old) && meta["generation"].is_i64() {
+        meta["generation"] = json!(meta["generation"].as_i64().unwrap_or(0) + 1);
+    }
+    meta["deletionTimestamp"] = json!(end.map_or(now, |end| end.to_string()));
+    meta["deletionGracePeriodSeconds"] = json!(grace_period);
+    if id.resource == NAMESPACES {
+        new["status"]["phase"] = json!("Terminating");
+    }
+    state.history.put(id, new)
+}
+
+/// The grace period of a deletion, in seconds: only a pod on a node has one, until it ended.
+fn grace_of(id: &Id, object: &Value, asked: Option<i64>) -> i64 {
+    let is_on_a_node = object["spec"]["nodeName"].as_str().is_some_and(|node| !node.is_empty());
+    let phase = object["status"]["phase"].as_str();
+    if id.resource != PODS || !is_on_a_node || matches!(phase, Some("Failed" | "Succeeded")) {
+        return 0;
+    }
+    let own = object["spec"]["terminationGracePeriodSeconds"].as_i64();
+    asked.or(own).unwrap_or(GRACE_PERIOD).max(0)
+}
+
+impl State {
+    /// Deletes all objects that have owners of which none exists, and what these own.
+    pub(super) fn delete_orphans(&mut self) {
+        loop {
+            let all: Vec<_> = self.history.all().collect();
+            let uids: HashSet<&str> =
+                all.iter().filter_map(|(_, object)| object["metadata"]["uid"].as_str()).collect();
+            let is_orphan = |object: &Value| {
+                let owners = object["metadata"]["ownerReferences"].as_array();
+                owners.is_some_and(|owners| {
+                    let mut uids_of_owners =
+                        owners.iter().filter_map(|owner| owner["uid"].as_str());
+                    !owners.is_empty() && !uids_of_owners.any(|uid| uids.contains(uid))
+                }) && object["metadata"]["deletionTimestamp"].is_null()
+            };
+            let orphans: Vec<(Id, Arc<Value>)> = all
+                .iter()
+                .filter(|(_, object)| is_orphan(object))
+                .map(|(id, object)| ((*id).clone(), (*object).clone()))
+                .collect();
+            if orphans.is_empty() {
+                return;
+            }
+            for (id, object) in orphans {
+                mark_or_remove(self, &id, &object, None);
+            }
+        }
+    }
+}
