@@ -98,3 +98,4 @@ mod wall_clock;
 
 // Foundations of the other tests.
 mod model_server;
+mod cluster;
