@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser;
-use controller_machinery::testing::{Cluster, Id, Server};
+use controller_machinery::testing::{Cluster, Id, Server, condition};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -195,9 +195,8 @@ fn id_in(resource: &str, name: &str) -> Id {
     Id::new(resource, NAMESPACE, name)
 }
 
-fn is(object: &Value, condition: &str) -> bool {
-    let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
-    conditions.into_iter().any(|it| it["type"] == condition && it["status"] == "True")
+fn is(object: &Value, kind: &str) -> bool {
+    condition(object, kind).is_some_and(|condition| condition["status"] == "True")
 }
 
 /// The message of a metav1.Status.

@@ -13,8 +13,8 @@
 #![allow(unreachable_pub)]
 
 pub use controller_machinery::{
-    client, controller, events, identity, informer, leader_election, manager, metrics, object,
-    reflector, shutdown, store, view, workqueue,
+    client, clock, controller, events, identity, informer, leader_election, manager, metrics,
+    object, reflector, shutdown, store, view, workqueue,
 };
 
 // This operator itself.

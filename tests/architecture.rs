@@ -17,6 +17,7 @@ const CRATES: [&str; 2] = ["crates/machinery/src", "src"];
 /// change travels.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("identity", &[]),
+    ("clock", &[]),
     ("object", &[]),
     ("shutdown", &[]),
     ("client", &["identity", "object"]),
@@ -26,8 +27,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("workqueue", &[]),
     // Of the client, only the error, which says what to do about it.
     ("controller", &["client", "workqueue", "informer", "store", "object", "shutdown"]),
-    ("events", &["identity", "client", "object", "shutdown"]),
-    ("leader_election", &["client", "object", "shutdown"]),
+    ("events", &["identity", "clock", "client", "object", "shutdown"]),
+    ("leader_election", &["clock", "client", "object", "shutdown"]),
     // Implements the observer traits of the modules it observes; none of them knows about it.
     (
         "metrics",
@@ -55,6 +56,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "informer",
             "controller",
             "events",
+            "clock",
             "leader_election",
             "metrics",
             "object",
@@ -63,10 +65,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     // For tests of controllers.
-    ("testing", &["client", "manager", "shutdown"]),
+    ("testing", &["client", "clock", "manager", "shutdown"]),
     // The operator.
     ("schema", &[]),
-    ("workload", &["client", "controller", "events", "manager", "object", "schema", "store"]),
+    (
+        "workload",
+        &["client", "clock", "controller", "events", "manager", "object", "schema", "store"],
+    ),
     (
         "memcached",
         &["client", "controller", "events", "manager", "object", "schema", "store", "workload"],

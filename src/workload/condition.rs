@@ -233,7 +233,7 @@ impl Time {
 
     /// Returns the time of the system's clock.
     pub fn now() -> Time {
-        Time(jiff::Timestamp::now().as_second())
+        Time(crate::clock::now().as_second())
     }
 }
 

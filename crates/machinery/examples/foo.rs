@@ -97,7 +97,7 @@ async fn main() -> ExitCode {
 mod tests {
     use std::time::Duration;
 
-    use controller_machinery::testing::{Fault, Id, Server};
+    use controller_machinery::testing::{Cluster, Fault, Id, Server, seeds};
 
     use super::*;
 
@@ -105,38 +105,54 @@ mod tests {
         Manager::new("foo").controller::<Foo>().owns::<Deployment>().reconcile(reconcile)
     }
 
-    /// A server with a Foo, and the names of the Foo and of the Deployment that it asks for.
-    fn server() -> (Server, Id, Id) {
-        let server = Server::new(1);
+    /// Creates a Foo. Returns the names of it and of the Deployment that it asks for.
+    fn foo_on(server: &Server) -> (Id, Id) {
         let foo = Id::new("/apis/samplecontroller.k8s.io/v1alpha1/foos", "ns", "a");
         server.put(&foo, json!({"spec": {"deploymentName": "web", "replicas": 2}}));
-        (server, foo, Id::new("/apis/apps/v1/deployments", "ns", "web"))
+        (foo, Id::new("/apis/apps/v1/deployments", "ns", "web"))
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_deployment_is_created_once_and_repaired_when_somebody_scales_it() {
-        let (server, foo, deployment) = server();
+        let server = Server::new(1);
+        let (foo, deployment) = foo_on(&server);
+        let _cluster = Cluster::start(&server, 3);
         let test = async {
-            server.until(&deployment, |it| it["spec"]["replicas"] == 2).await;
-            server.settled(Duration::from_secs(60)).await;
-            let writes: Vec<_> = server.writes().into_iter().map(|write| write.method).collect();
-            assert_eq!(writes, ["PATCH", "PATCH"], "the Deployment and the status");
-            let mut scaled = (*server.get(&deployment).unwrap()).clone();
-            scaled["spec"]["replicas"] = json!(7);
-            scaled["status"]["availableReplicas"] = json!(2);
-            server.put(&deployment, scaled);
-            server.until(&deployment, |it| it["spec"]["replicas"] == 2).await;
             server.until(&foo, |it| it["status"]["availableReplicas"] == 2).await;
+            server.settled(Duration::from_secs(60)).await;
+            let writes: Vec<_> = server.writes().into_iter().map(|write| write.uri).collect();
+            assert_eq!(writes.len(), 3, "the Deployment, then a status of 0 and of 2: {writes:?}");
+            server.patch(&deployment, &json!({"spec": {"replicas": 7}})).unwrap();
+            server.until(&deployment, |it| it["spec"]["replicas"] == 2).await;
         };
         server.run(manager(), test).await;
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_outage_and_a_restart_lose_nothing() {
-        let (server, foo, deployment) = server();
-        server.script([Fault::Refused, Fault::Unavailable, Fault::Internal]);
+    async fn a_lost_response_and_a_restart_lose_nothing() {
+        let server = Server::new(1);
+        let (foo, deployment) = foo_on(&server);
+        server.fault("patch", &deployment.resource, 1, Fault::LostResponse);
         server.run(manager(), server.until(&deployment, |it| it["spec"]["replicas"] == 2)).await;
-        server.put(&foo, json!({"spec": {"deploymentName": "web", "replicas": 3}}));
+        server.patch(&foo, &json!({"spec": {"replicas": 3}})).unwrap();
         server.run(manager(), server.until(&deployment, |it| it["spec"]["replicas"] == 3)).await;
+    }
+
+    #[test]
+    fn after_any_faults_it_is_as_it_should_be() {
+        seeds(1_000, async |server| {
+            let (foo, deployment) = foo_on(&server);
+            server.run(manager(), tokio::time::sleep(Duration::from_secs(60))).await;
+            server.patch(&foo, &json!({"spec": {"deploymentName": "other"}})).unwrap();
+            let other = Id { name: "other".to_owned(), ..deployment.clone() };
+            let test = async {
+                tokio::time::sleep(Duration::from_secs(60)).await;
+                server.heal();
+                server.until(&other, |it| it["spec"]["replicas"] == 2).await;
+                server.settled(Duration::from_secs(60)).await;
+                assert!(server.get(&deployment).is_none(), "the one under the earlier name went");
+            };
+            server.run(manager(), test).await;
+        });
     }
 }

@@ -13,8 +13,9 @@
 // docs.rs shows which feature an item needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-// The program, objects, and shutdown.
+// The program, its time, objects, and shutdown.
 pub mod identity;
+pub mod clock;
 pub mod object;
 pub mod shutdown;
 // From the API server to a worker.

@@ -1,11 +1,12 @@
 //! Reachability of the API server, derived from all calls.
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 /// The return of the API server is announced if every call failed for at least this long. After a shorter outage,
@@ -23,9 +24,10 @@ pub struct Connectivity(Arc<Shared>);
 
 struct Shared {
     calls: Mutex<Calls>,
-    reconnected: watch::Sender<u64>,
-    /// Incremented by the first failure after a response.
-    troubles: watch::Sender<u64>,
+    /// Wakes in the order of waiting, unlike a `sync::watch`: simulations repeat exactly.
+    reconnected: Notify,
+    /// Wakes at the first failure after a response.
+    troubled: Notify,
 }
 
 /// The outcome of the calls so far.
@@ -34,6 +36,8 @@ struct Calls {
     failing: Option<Instant>,
     /// Earliest time of the next probe.
     ask_at: Instant,
+    /// Number of returns so far.
+    returns: u64,
 }
 
 /// Time of the next probe of the API server.
@@ -46,14 +50,18 @@ enum Due {
 
 /// Waits for an API server to return: see [`Connectivity::reconnected`].
 #[derive(Debug)]
-pub struct Reconnected(watch::Receiver<u64>);
+pub struct Reconnected {
+    connectivity: Connectivity,
+    /// Number of returns that were reported.
+    seen: u64,
+}
 
 // === impl Connectivity ===
 
 impl Connectivity {
     /// Returns a receiver for each return from now on.
     pub fn reconnected(&self) -> Reconnected {
-        Reconnected(self.0.reconnected.subscribe())
+        Reconnected { connectivity: self.clone(), seen: self.0.calls.lock().returns }
     }
 
     /// Records a response; the client reports every call. 501 and above count as failures. 401 and 403 prove nothing: a
@@ -67,9 +75,11 @@ impl Connectivity {
             501.. => return self.failed(),
             _ => {}
         }
-        let failing = self.0.calls.lock().failing.take();
-        if failing.is_some_and(|since| since.elapsed() >= AWAY) {
-            self.0.reconnected.send_modify(|reconnected| *reconnected += 1);
+        let mut calls = self.0.calls.lock();
+        if calls.failing.take().is_some_and(|since| since.elapsed() >= AWAY) {
+            calls.returns += 1;
+            drop(calls);
+            self.0.reconnected.notify_waiters();
         }
     }
 
@@ -82,20 +92,20 @@ impl Connectivity {
         calls.failing.get_or_insert(now);
         drop(calls);
         if first {
-            self.0.troubles.send_modify(|troubles| *troubles += 1);
+            self.0.troubled.notify_waiters();
         }
     }
 
     /// Completes when calls fail and none was made for a while. Only one of the waiters completes, and probes; the
     /// next one after another pause.
     pub(super) async fn is_to_be_asked(&self) {
-        let mut troubles = self.0.troubles.subscribe();
         loop {
+            let mut troubled = pin!(self.0.troubled.notified());
+            troubled.as_mut().enable();
             match self.due() {
                 Due::Now => return,
                 Due::At(at) => sleep_until(at).await,
-                // `self` holds the sender, so this cannot fail.
-                Due::Never => drop(troubles.changed().await),
+                Due::Never => troubled.await,
             }
         }
     }
@@ -120,11 +130,11 @@ fn pause() -> Duration {
 
 impl Default for Connectivity {
     fn default() -> Connectivity {
-        let calls = Calls { failing: None, ask_at: Instant::now() };
+        let calls = Calls { failing: None, ask_at: Instant::now(), returns: 0 };
         Connectivity(Arc::new(Shared {
             calls: Mutex::new(calls),
-            reconnected: watch::Sender::new(0),
-            troubles: watch::Sender::new(0),
+            reconnected: Notify::new(),
+            troubled: Notify::new(),
         }))
     }
 }
@@ -140,9 +150,14 @@ impl fmt::Debug for Connectivity {
 impl Reconnected {
     /// Waits for the next return. Cancel-safe.
     pub async fn next(&mut self) {
-        if self.0.changed().await.is_err() {
-            // No client makes calls any more.
-            std::future::pending::<()>().await;
+        loop {
+            let mut reconnected = pin!(self.connectivity.0.reconnected.notified());
+            reconnected.as_mut().enable();
+            let returns = self.connectivity.0.calls.lock().returns;
+            if returns != std::mem::replace(&mut self.seen, returns) {
+                return;
+            }
+            reconnected.await;
         }
     }
 }

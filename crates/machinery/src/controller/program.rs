@@ -142,6 +142,7 @@ impl Program {
         let work = |ready, stop: Shutdown| {
             async move {
                 tokio::select! {
+                    biased;
                     () = stop.requested() => {}
                     () = ready => drop(controller.run(stop.requested()).await),
                 }

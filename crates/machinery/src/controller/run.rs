@@ -149,6 +149,7 @@ impl<R: Reconciler> Controller<R> {
         let mut shutdown = pin!(shutdown);
         loop {
             let ended = tokio::select! {
+                biased;
                 () = &mut shutdown => break,
                 () = returned(&mut reconnected) => {
                     handle.wake_transient();

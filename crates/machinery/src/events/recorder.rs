@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::correlate::{Correlator, Group, Verdict};
 use super::text;
+use crate::clock;
 use crate::identity::Identity;
 use crate::object::{InternedStr, Kind, ObjectKey, Resource, Uid};
 
@@ -187,7 +187,7 @@ impl Recorder {
         };
         let note = text::note(note);
         let verdict = match &mut *self.shared.correlator.lock() {
-            Some(open) => open.observe(group, &note, Instant::now(), Timestamp::now()),
+            Some(open) => open.observe(group, &note, Instant::now(), clock::now()),
             None => Verdict::Dropped(Dropped::Shutdown),
         };
         let observer = &self.shared.observer;

@@ -95,6 +95,7 @@ impl Sink {
                 break;
             }
             tokio::select! {
+                biased;
                 () = &mut stop, if !stopping => {
                     stopping = true;
                     end.as_mut().reset(Instant::now() + FLUSH);

@@ -249,6 +249,7 @@ impl<V: Resource> Informer<V> {
             });
             async move {
                 tokio::select! {
+                    biased;
                     () = done => {}
                     () = excused => {}
                 }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use jiff::Timestamp;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
@@ -105,6 +104,7 @@ impl Elector {
         let (sender, shown) = mpsc::unbounded_channel();
         let (lease, config) = (self.lease.clone(), self.candidate.config().clone());
         tokio::select! {
+            biased;
             () = self.take_part(api, shown, stop) => {}
             never = follow(api, &lease, &config, sender) => match never {},
         }
@@ -118,15 +118,17 @@ impl Elector {
     ) {
         let mut stop = std::pin::pin!(stop);
         loop {
-            match self.candidate.next(self.clock.now(), Timestamp::now()) {
+            match self.candidate.next(self.clock.now(), crate::clock::now()) {
                 Step::Done => break,
                 Step::Wait(time) => tokio::select! {
+                    biased;
+                    () = &mut stop => break,
                     () = sleep(time.min(self.rest())) => {}
                     Some(shown) = shown.recv() => self.shown(shown),
-                    () = &mut stop => break,
                 },
                 step => {
                     let (answer, error) = tokio::select! {
+                        biased;
                         answered = self.ask(api, &step) => answered,
                         () = &mut stop => break,
                     };
@@ -144,6 +146,7 @@ impl Elector {
         let lease = self.lease.clone();
         let mut request = std::pin::pin!(timeout(deadline, api.ask(&lease, step)));
         let answered = tokio::select! {
+            biased;
             answered = &mut request => answered,
             () = sleep(self.rest()) => {
                 self.publish();
@@ -259,7 +262,7 @@ impl Elector {
         sleep(self.leadership.writes_until()).await;
         let giving_up = async {
             loop {
-                match self.candidate.next(self.clock.now(), Timestamp::now()) {
+                match self.candidate.next(self.clock.now(), crate::clock::now()) {
                     Step::Done => break,
                     Step::Wait(time) => sleep(time).await,
                     step => {

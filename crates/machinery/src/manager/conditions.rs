@@ -1,8 +1,9 @@
 //! Conditions in the form that `kubectl wait` and other controllers read.
 
-use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
+use jiff::{RoundMode, TimestampRound, Unit};
 use serde::{Deserialize, Serialize};
 
+use crate::clock;
 use crate::object::{InternedStr, Object};
 
 /// An entry of `status.conditions` (metav1.Condition).
@@ -68,7 +69,7 @@ impl Condition {
         let former = former.iter().find(|c| c.r#type == *r#type && c.status == *status);
         // Rounding up would give a time in the future.
         let seconds = TimestampRound::new().smallest(Unit::Second).mode(RoundMode::Trunc);
-        let now = || Timestamp::now().round(seconds).unwrap_or_default().to_string();
+        let now = || clock::now().round(seconds).unwrap_or_default().to_string();
         Condition {
             r#type: r#type.into(),
             status: status.into(),

@@ -201,6 +201,7 @@ impl Barrier {
         let (name, keep) = (self.controller, self.clone().keep());
         let program = program.task(format!("the barrier of {name}"), |stop| async move {
             tokio::select! {
+                biased;
                 () = stop.requested() => {}
                 never = keep => match never {},
             }
@@ -208,6 +209,7 @@ impl Barrier {
         let catch_up = self.clone().catch_up(informer.store(), queue.clone());
         let program = program.task(format!("the catching up of {name}"), |stop| async move {
             tokio::select! {
+                biased;
                 () = stop.requested() => {}
                 never = catch_up => match never {},
             }
@@ -250,6 +252,7 @@ impl Barrier {
         while self.open_term().is_none() {
             // The senders are in `self`, so neither can fail.
             tokio::select! {
+                biased;
                 _ = passed.changed() => {}
                 _ = changes.changed() => {}
                 () = sleep(NOTICE) => {}

@@ -57,6 +57,7 @@ impl LeaseEvents {
             }
         };
         tokio::select! {
+            biased;
             () = tell => {}
             () = stop => {}
         }

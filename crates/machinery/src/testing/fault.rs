@@ -1,9 +1,11 @@
-//! The faults that the server can show.
+//! The faults that the server can show, and when they strike.
 
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fmt;
 use std::time::Duration;
 
-/// One fault. Scripted faults strike the next request that they fit; random ones are drawn per
-/// request and per frame.
+/// One fault. Scripted faults strike the next request that they fit, planned ones the request of a given number, and
+/// random ones are drawn per request and per frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     /// 410 as the HTTP response.
@@ -50,13 +52,17 @@ pub enum Fault {
     Stale,
     /// The response comes late.
     Delay(Duration),
+    /// The request is carried out, but the connection fails before the response.
+    LostResponse,
+    /// The request is not carried out, and there is no response until the client gives up.
+    Hang,
 }
 
 impl Fault {
     /// The number of kinds.
-    pub const KINDS: usize = 22;
-    /// Faults that may strike any request before it is answered.
-    pub(super) const BEFORE: [Fault; 11] = [
+    pub const KINDS: usize = 24;
+    /// Faults that may strike a list or a watch before it is answered.
+    pub(super) const BEFORE: [Fault; 13] = [
         Fault::Gone,
         Fault::TooMany(7),
         Fault::Unauthorized,
@@ -67,7 +73,21 @@ impl Fault {
         Fault::TooLarge,
         Fault::Refused,
         Fault::Delay(Duration::from_secs(2)),
+        Fault::LostResponse,
+        Fault::Hang,
         Fault::Stale,
+    ];
+    /// Faults that may strike a request for one object.
+    pub(super) const OF_OBJECT: [Fault; 9] = [
+        Fault::TooMany(7),
+        Fault::Unauthorized,
+        Fault::Forbidden,
+        Fault::Internal,
+        Fault::Unavailable,
+        Fault::Refused,
+        Fault::Delay(Duration::from_secs(2)),
+        Fault::LostResponse,
+        Fault::Hang,
     ];
     /// Faults that may strike a list.
     pub(super) const LIST: [Fault; 2] = [Fault::GoneOnContinue, Fault::Cut];
@@ -84,4 +104,94 @@ impl Fault {
         Fault::Silent,
         Fault::Duplicate,
     ];
+}
+
+/// A request, or an event of a watch, by its number.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct Moment {
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`; `event` for one in a watch.
+    pub(super) verb: &'static str,
+    pub(super) resource: String,
+    /// Counted from 1, for each verb and resource.
+    pub(super) number: u64,
+}
+
+/// A fault that struck, or is to strike.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Strike {
+    pub(super) at: Moment,
+    pub(super) fault: Fault,
+}
+
+impl fmt::Display for Strike {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Moment { verb, resource, number } = &self.at;
+        write!(f, "{:?} at {verb} {number} of {resource}", self.fault)
+    }
+}
+
+/// The faults to come, and those that struck.
+#[derive(Debug, Default)]
+pub(super) struct Faults {
+    /// In order.
+    pub(super) script: VecDeque<Fault>,
+    pub(super) planned: Vec<Strike>,
+    /// The probability of a random fault per request, and per frame.
+    pub(super) rates: (f64, f64),
+    pub(super) struck: Vec<Strike>,
+    counts: HashMap<(&'static str, String), u64>,
+}
+
+impl Faults {
+    /// Counts a request or an event.
+    pub(super) fn next(&mut self, verb: &'static str, resource: &str) -> Moment {
+        let count = self.counts.entry((verb, resource.to_owned())).or_insert(0);
+        *count += 1;
+        Moment { verb, resource: resource.to_owned(), number: *count }
+    }
+
+    /// The moment of the `number`-th request from now on.
+    pub(super) fn later(&self, verb: &'static str, resource: &str, number: u64) -> Moment {
+        let count = self.counts.get(&(verb, resource.to_owned())).unwrap_or(&0);
+        Moment { verb, resource: resource.to_owned(), number: count + number }
+    }
+
+    /// The fault out of `which` that strikes now: the planned one, or the next scripted one if it fits, otherwise a
+    /// random one at this rate.
+    pub(super) fn strike(
+        &mut self,
+        which: &[Fault],
+        at: &Moment,
+        rate: f64,
+        rng: &mut fastrand::Rng,
+    ) -> Option<Fault> {
+        let planned = |strike: &Strike| strike.at == *at && strike.fault.is_in(which);
+        let fault = if let Some(found) = self.planned.iter().position(planned) {
+            Some(self.planned.swap_remove(found).fault)
+        } else if self.script.front().is_some_and(|fault| fault.is_in(which)) {
+            self.script.pop_front()
+        } else {
+            let strikes = rate > 0.0 && rng.f64() < rate;
+            strikes.then(|| which[rng.usize(..which.len())])
+        }?;
+        self.struck.push(Strike { at: at.clone(), fault });
+        Some(fault)
+    }
+
+    /// The number of strikes by the name of the fault.
+    pub(super) fn by_name(&self) -> BTreeMap<String, u64> {
+        let mut counts = BTreeMap::new();
+        for Strike { fault, .. } in &self.struck {
+            let name = format!("{fault:?}").split('(').next().unwrap_or_default().to_owned();
+            *counts.entry(name).or_insert(0) += 1;
+        }
+        counts
+    }
+}
+
+impl Fault {
+    /// Returns whether it is one of these, perhaps with another number.
+    fn is_in(&self, which: &[Fault]) -> bool {
+        which.iter().any(|other| std::mem::discriminant(self) == std::mem::discriminant(other))
+    }
 }

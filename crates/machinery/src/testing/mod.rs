@@ -58,14 +58,16 @@
 //! - Lists and watches select by labels, by the name and the namespace, and by a few fields of pods and Secrets.
 //! - A custom resource whose CustomResourceDefinition is given is pruned, gets the defaults of its schema, and is
 //!   refused with causes of the same fields and reasons.
-//! - Random choices follow from a seed, and time is tokio's: with time paused, hours pass in a moment.
+//! - Random choices follow from a seed, and time is tokio's: with time paused, hours pass in a moment. On a runtime with
+//!   one thread, the seed determines every request ([`seeds`]).
+//! - A pod on a node is deleted after its grace period, a namespace after its contents. [`Cluster`] brings both about.
 //! - What is not modelled is refused with 501 and a sentence: strategic merge patches, dry runs, `generateName`, other
 //!   selectors, propagation policies but Background, deletes of a collection, and subresources other than the status.
 //!
-//! Not done: there is no admission but [`Server::admit`]. Built-in kinds have no defaults and are not validated. In a schema, CEL rules,
-//! patterns, formats and `allOf` and the like are not evaluated; a warning in the log names them. The `Accept` header
-//! is ignored: objects are always whole. The children of a deleted object stay,
-//! unless [`Server::collect_garbage`] is called.
+//! Not done: there is no admission but [`Server::admit`]. Built-in kinds have no defaults and are not validated. In a
+//! schema, CEL rules, patterns, formats and `allOf` and the like are not evaluated; a warning in the log names them. The
+//! `Accept` header is ignored: objects are always whole. The children of a deleted object stay, unless
+//! [`Server::collect_garbage`] is called or a [`Cluster`] runs.
 //!
 //! This project sends the same random requests to it and to a kube-apiserver, and compares the responses and watches
 //! (tests/contract/model_server.rs).
@@ -84,12 +86,19 @@ mod object;
 mod deletion;
 mod watch;
 mod cluster;
+mod seeds;
 
 pub use cluster::{Cluster, LATENCY, PodState};
 pub use fault::Fault;
 pub use history::Id;
 pub use request::{Received, status as refusal};
+pub use seeds::seeds;
 pub use server::Server;
+
+/// Returns the condition of this type in an object's status.
+pub fn condition<'a>(object: &'a serde_json::Value, kind: &str) -> Option<&'a serde_json::Value> {
+    object["status"]["conditions"].as_array()?.iter().find(|condition| condition["type"] == kind)
+}
 
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,7 @@ use http_body_util::{BodyExt, Collected, Full};
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 
-use super::fault::Fault;
+use super::fault::{Fault, Moment};
 use super::history::Id;
 use super::list::list;
 use super::object::object;
@@ -39,6 +39,8 @@ pub(super) struct Ask {
     pub(super) namespace: Option<String>,
     pub(super) name: Option<String>,
     pub(super) subresource: Option<String>,
+    /// Which request it is.
+    pub(super) moment: Moment,
     query: HashMap<String, String>,
 }
 
@@ -69,8 +71,21 @@ impl Ask {
             namespace,
             name: rest.get(1).map(|name| unescaped(name)),
             subresource: rest.get(2).map(|sub| (*sub).to_owned()),
+            moment: Moment { verb: "", resource: String::new(), number: 0 },
             query,
         })
+    }
+
+    fn verb(&self, method: &Method) -> &'static str {
+        match *method {
+            Method::GET if self.name.is_some() => "get",
+            Method::GET if self.is("watch") => "watch",
+            Method::GET => "list",
+            Method::POST => "create",
+            Method::PUT => "update",
+            Method::PATCH => "patch",
+            _ => "delete",
+        }
     }
 
     pub(super) fn get(&self, key: &str) -> Option<&str> {
@@ -107,7 +122,7 @@ pub(super) async fn answer(
     if head.uri.path() == "/readyz" {
         return readiness(&server.lock());
     }
-    let Some(ask) = Ask::parse(head) else {
+    let Some(mut ask) = Ask::parse(head) else {
         return Ok(not_modelled("this path", head));
     };
     let received = Received {
@@ -128,8 +143,15 @@ pub(super) async fn answer(
     }
     let fault = {
         let mut state = server.lock();
-        let rate = state.rates.0;
-        let fault = state.strike(&Fault::BEFORE, rate);
+        let verb = ask.verb(&head.method);
+        ask.moment = state.faults.next(verb, &ask.resource);
+        let which: &[Fault] = if ask.name.is_none() && head.method == Method::GET {
+            &Fault::BEFORE
+        } else {
+            &Fault::OF_OBJECT
+        };
+        let rate = state.faults.rates.0;
+        let fault = state.strike(which, &ask.moment, rate);
         if let Some(no) = refusal(&state, &ask) {
             return Ok(no);
         }
@@ -140,20 +162,35 @@ pub(super) async fn answer(
         Some(Fault::Delay(delay)) => tokio::time::sleep(delay).await,
         Some(Fault::Stale) => stale = true,
         Some(Fault::Refused) => return Err(io::ErrorKind::ConnectionRefused.into()),
+        Some(Fault::Hang) => std::future::pending().await,
+        Some(Fault::LostResponse) => {
+            carry_out(server, head, ask, body, stale);
+            return Err(io::ErrorKind::ConnectionReset.into());
+        }
         Some(fault) => return Ok(failure(fault)),
         None => {}
     }
+    Ok(carry_out(server, head, ask, body, stale))
+}
+
+fn carry_out(
+    server: &Server,
+    head: &Parts,
+    ask: Ask,
+    body: &[u8],
+    stale: bool,
+) -> Response<Answer> {
     match (&head.method, &ask.name) {
-        (&Method::GET, None) if ask.is("watch") => Ok(Watching::begin(server, ask, stale)),
-        (&Method::GET, None) => Ok(list(server, &ask, stale)),
-        _ => Ok(object(server, head, &ask, body)),
+        (&Method::GET, None) if ask.is("watch") => Watching::begin(server, ask, stale),
+        (&Method::GET, None) => list(server, &ask, stale),
+        _ => object(server, head, &ask, body),
     }
 }
 
 /// Not a request like the others: it is not recorded, and meets the next scripted fault without
 /// using it up.
 fn readiness(state: &State) -> io::Result<Response<Answer>> {
-    match state.script.front() {
+    match state.faults.script.front() {
         Some(Fault::Refused) => Err(io::ErrorKind::ConnectionRefused.into()),
         Some(fault @ (Fault::TooMany(_) | Fault::Internal | Fault::Unavailable)) => {
             Ok(failure(*fault))

@@ -1,9 +1,9 @@
 //! The server: its state, its switches, and the tower `Service`.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet};
 use std::future::Future;
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -14,17 +14,18 @@ use http_body_util::combinators::UnsyncBoxBody;
 use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::crd::Crd;
 use super::deletion;
-use super::fault::Fault;
+use super::fault::{Fault, Faults, Moment, Strike};
 use super::history::{History, Id};
 use super::managers::{Write, Writer};
 use super::request::Received;
 use super::schema::Type;
 use crate::client::{Client, Options};
+use crate::clock;
 use crate::manager::Manager;
 use crate::shutdown::Shutdown;
 
@@ -41,8 +42,8 @@ const LONGEST: Duration = Duration::from_secs(3600);
 #[derive(Clone)]
 pub struct Server {
     state: Arc<Mutex<State>>,
-    /// The newest version, for watches to wait on.
-    changed: Arc<watch::Sender<u64>>,
+    /// Woken by every change. Unlike a `sync::watch`, it wakes in the order of waiting, so a seed determines it.
+    changed: Arc<Notify>,
 }
 
 /// See [`Server::intercept`].
@@ -53,13 +54,12 @@ pub(super) type Admission = Arc<dyn Fn(&mut Value) -> Result<(), Value> + Send +
 
 pub(super) struct State {
     pub(super) history: History,
+    /// The number of changes, of objects or of something else.
+    changes: u64,
     /// Watches cannot begin before this version: the window of the watch cache.
     pub(super) window: u64,
     pub(super) rng: fastrand::Rng,
-    /// The faults to come, in order.
-    pub(super) script: VecDeque<Fault>,
-    /// The probability of a random fault per request, and per frame.
-    pub(super) rates: (f64, f64),
+    pub(super) faults: Faults,
     pub(super) streaming: bool,
     /// True if every streaming list is accepted, but then is only an ERROR frame.
     pub(super) streams_break: bool,
@@ -73,7 +73,6 @@ pub(super) struct State {
     collects_garbage: bool,
     pub(super) interceptor: Option<Interceptor>,
     pub(super) admission: Option<Admission>,
-    struck: BTreeMap<String, u64>,
     began: Instant,
     /// By resource.
     crds: BTreeMap<String, Arc<Crd>>,
@@ -82,15 +81,17 @@ pub(super) struct State {
 impl Server {
     /// An empty server without faults, whose random choices follow from `seed`.
     pub fn new(seed: u64) -> Server {
+        let begin = Timestamp::from_second(BEGIN).unwrap_or(Timestamp::UNIX_EPOCH);
+        clock::simulate(begin);
         // A server that has run for a while: versions 0 and 1 have special meanings.
         let mut history = History::default();
         history.version = 100;
         let state = State {
             history,
+            changes: 0,
             window: 100,
             rng: fastrand::Rng::with_seed(seed),
-            script: VecDeque::new(),
-            rates: (0.0, 0.0),
+            faults: Faults::default(),
             streaming: true,
             streams_break: false,
             liberties: true,
@@ -101,12 +102,10 @@ impl Server {
             collects_garbage: false,
             interceptor: None,
             admission: None,
-            struck: BTreeMap::new(),
             began: Instant::now(),
             crds: BTreeMap::new(),
         };
-        let (changed, _) = watch::channel(100);
-        Server { state: Arc::new(Mutex::new(state)), changed: Arc::new(changed) }
+        Server { state: Arc::new(Mutex::new(state)), changed: Arc::default() }
     }
 
     /// Returns a client of this server.
@@ -199,7 +198,7 @@ impl Server {
 
     /// Completes when an object exists and is as `wanted`, and returns it. Sees every version from now on.
     pub async fn until(&self, id: &Id, mut wanted: impl FnMut(&Value) -> bool) -> Arc<Value> {
-        let mut changed = self.subscribe();
+        let mut seen = self.seen();
         let (mut from, mut object) = (self.version(), self.get(id));
         loop {
             if let Some(object) = object.filter(|object| wanted(object)) {
@@ -215,17 +214,15 @@ impl Server {
                 return found.object;
             }
             (from, object) = (now, None);
-            // `self` holds the sender, so this cannot fail.
-            drop(changed.changed().await);
+            self.changed_since(&mut seen).await;
         }
     }
 
     /// Completes when a resource has no objects.
     pub async fn until_gone(&self, resource: &str) {
-        let mut changed = self.subscribe();
+        let mut seen = self.seen();
         while !self.objects(resource).is_empty() {
-            // `self` holds the sender, so this cannot fail.
-            drop(changed.changed().await);
+            self.changed_since(&mut seen).await;
         }
     }
 
@@ -234,6 +231,19 @@ impl Server {
         let state = self.lock();
         let now = state.history.version;
         state.history.at(resource, None, now).map(|(id, o)| (id.clone(), o)).collect()
+    }
+
+    /// The Events about an object, in the order of their names.
+    pub fn events(&self, regarding: &Id) -> Vec<Arc<Value>> {
+        let events = self.objects("/apis/events.k8s.io/v1/events").into_iter();
+        let is_about_it = |event: &Arc<Value>| {
+            let about = &event["regarding"];
+            let namespace = about["namespace"].as_str().unwrap_or_default();
+            about["apiVersion"] == regarding.api_version()
+                && about["name"] == *regarding.name
+                && namespace == regarding.namespace
+        };
+        events.map(|(_, event)| event).filter(is_about_it).collect()
     }
 
     /// The newest version.
@@ -271,13 +281,35 @@ impl Server {
 
     /// Adds faults to the script, whose first fault strikes the next request or frame that it fits.
     pub fn script(&self, faults: impl IntoIterator<Item = Fault>) {
-        self.lock().script.extend(faults);
-        self.changed.send_modify(|_| {});
+        self.change(|state| state.faults.script.extend(faults));
     }
 
     /// From now on, random faults strike these shares of requests and of frames.
     pub fn faults(&self, of_requests: f64, of_frames: f64) {
-        self.lock().rates = (of_requests, of_frames);
+        self.lock().faults.rates = (of_requests, of_frames);
+    }
+
+    /// Plans a fault for the `number`-th request with this verb from now on, the next one being 1. Verbs are those of
+    /// Kubernetes: `get`, `list`, `watch`, `create`, `update`, `patch` and `delete`; an apply is a `patch`. `event`
+    /// stands for an event in a watch.
+    ///
+    /// ```
+    /// # use controller_machinery::testing::{Fault, Server};
+    /// # let server = Server::new(1);
+    /// server.fault("patch", "/apis/apps/v1/deployments", 2, Fault::LostResponse);
+    /// ```
+    pub fn fault(&self, verb: &'static str, resource: &str, number: u64, fault: Fault) {
+        let mut state = self.lock();
+        let at = state.faults.later(verb, resource, number);
+        state.faults.planned.push(Strike { at, fault });
+    }
+
+    /// Ends all faults: no planned, scripted or random one strikes any more.
+    pub fn heal(&self) {
+        let mut state = self.lock();
+        state.faults.planned.clear();
+        state.faults.script.clear();
+        state.faults.rates = (0.0, 0.0);
     }
 
     /// Sets whether it supports streaming lists.
@@ -347,7 +379,7 @@ impl Server {
 
     /// Returns the number of strikes of each fault.
     pub fn struck(&self) -> BTreeMap<String, u64> {
-        self.lock().struck.clone()
+        self.lock().faults.by_name()
     }
 
     // === For the other files of this module ===
@@ -356,8 +388,22 @@ impl Server {
         self.state.lock()
     }
 
-    pub(super) fn subscribe(&self) -> watch::Receiver<u64> {
-        self.changed.subscribe()
+    /// The number of changes so far.
+    pub(super) fn seen(&self) -> u64 {
+        self.lock().changes
+    }
+
+    /// Completes when something has changed since, and updates `seen`. Cancel-safe.
+    pub(super) async fn changed_since(&self, seen: &mut u64) {
+        loop {
+            let mut changed = pin!(self.changed.notified());
+            changed.as_mut().enable();
+            let now = self.seen();
+            if now != std::mem::replace(seen, now) {
+                return;
+            }
+            changed.await;
+        }
     }
 
     /// Changes the state and wakes the watches.
@@ -376,10 +422,11 @@ impl Server {
             if state.collects_garbage && std::mem::take(&mut state.history.has_lost) {
                 state.delete_orphans();
             }
+            state.changes += u64::from(has_changed);
             (state.history.version, has_changed)
         };
         if has_changed {
-            self.changed.send_modify(|at| *at = version);
+            self.changed.notify_waiters();
         }
         version
     }
@@ -427,25 +474,9 @@ impl State {
         decide(Write { kind, api_version, manager: by, has_status, now: &self.now() })
     }
 
-    /// The fault out of `which` that strikes now: the next scripted one if it fits, otherwise a
-    /// random one at this rate.
-    pub(super) fn strike(&mut self, which: &[Fault], rate: f64) -> Option<Fault> {
-        // Scripted faults may carry other numbers than those in the tables.
-        let fits = |fault: &Fault| {
-            let same = |other| std::mem::discriminant(fault) == std::mem::discriminant(other);
-            which.iter().any(same)
-        };
-        let fault = if self.script.front().is_some_and(fits) {
-            self.script.pop_front()
-        } else {
-            let strikes = rate > 0.0 && self.rng.f64() < rate;
-            strikes.then(|| which[self.rng.usize(..which.len())])
-        };
-        if let Some(fault) = fault {
-            let name = format!("{fault:?}").split('(').next().unwrap_or_default().to_owned();
-            *self.struck.entry(name).or_insert(0) += 1;
-        }
-        fault
+    /// See [`Faults::strike`].
+    pub(super) fn strike(&mut self, which: &[Fault], at: &Moment, rate: f64) -> Option<Fault> {
+        self.faults.strike(which, at, rate, &mut self.rng)
     }
 }
 

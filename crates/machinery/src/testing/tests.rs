@@ -1,3 +1,5 @@
+mod seeds;
+
 use bytes::Bytes;
 use http::Request;
 use http_body_util::BodyExt;

@@ -9,7 +9,6 @@ use http::Response;
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::Frame;
 use serde_json::{Value, json};
-use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::fault::Fault;
@@ -29,7 +28,8 @@ pub(super) struct Watching {
     server: Server,
     ask: Ask,
     selection: Selection,
-    changed: watch::Receiver<u64>,
+    /// The number of changes that it has looked at.
+    seen: u64,
     /// Everything up to this version was sent or is in `queue`.
     sent: u64,
     queue: VecDeque<Bytes>,
@@ -54,8 +54,8 @@ impl Watching {
     pub(super) fn begin(server: &Server, ask: Ask, stale: bool) -> Response<Answer> {
         let fault = {
             let mut state = server.lock();
-            let rate = state.rates.0;
-            state.strike(&Fault::WATCH, rate)
+            let rate = state.faults.rates.0;
+            state.strike(&Fault::WATCH, &ask.moment, rate)
         };
         let selection = match Selection::of(&ask) {
             Ok(selection) => selection,
@@ -98,7 +98,7 @@ impl Watching {
         let seconds = u64::min(seconds, LONGEST.as_secs());
         let now = Instant::now();
         let mut watching = Watching {
-            changed: server.subscribe(),
+            seen: server.seen(),
             server: server.clone(),
             sent: ask.version().unwrap_or(0),
             ask,
@@ -179,12 +179,13 @@ impl Watching {
                     return Some(Err(io::ErrorKind::ConnectionReset.into()));
                 }
             }
-            self.changed.mark_unchanged();
+            self.seen = self.server.seen();
             if self.fill() {
                 continue;
             }
             tokio::select! {
-                _ = self.changed.changed() => {}
+                biased;
+                () = self.server.changed_since(&mut self.seen) => {}
                 () = tokio::time::sleep_until(self.next_bookmark) => self.bookmark(false),
                 () = tokio::time::sleep_until(self.ends_at) => self.then = Then::End,
             }
@@ -231,14 +232,15 @@ impl Watching {
     }
 
     fn scripted_fault(&mut self) -> bool {
-        let fault = self.server.lock().strike(&Fault::FRAME, 0.0);
+        let fault = self.server.lock().strike(&Fault::FRAME, &self.ask.moment, 0.0);
         fault.is_some_and(|fault| self.strike(fault, "MODIFIED", &Value::Null))
     }
 
     fn random_fault(&mut self, verb: &str, object: &Value) -> bool {
         let mut state = self.server.lock();
-        let rate = state.rates.1;
-        let fault = state.strike(&Fault::FRAME, rate);
+        let rate = state.faults.rates.1;
+        let event = state.faults.next("event", &self.ask.resource);
+        let fault = state.strike(&Fault::FRAME, &event, rate);
         drop(state);
         fault.is_some_and(|fault| self.strike(fault, verb, object))
     }

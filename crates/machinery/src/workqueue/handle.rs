@@ -232,6 +232,7 @@ impl<K: Key> WorkQueue<K> {
         match deadline {
             None => woken.await,
             Some(deadline) => tokio::select! {
+                biased;
                 () = woken => {}
                 // tokio rounds up to the millisecond; a timer never ends early.
                 () = sleep_until(self.shared.created + Duration::from_nanos(deadline)) => {}

@@ -219,7 +219,7 @@ async fn a_problem_is_over_when_the_watch_shows_the_lease() {
     let (key, clock) = (ObjectKey::new("ns", "workload-operator"), Virtual::new());
     let (_, mut elector) =
         new(key, "a", Config::default(), clock.clone(), Arc::new(Seen::default())).unwrap();
-    let wall = Timestamp::UNIX_EPOCH;
+    let wall = jiff::Timestamp::UNIX_EPOCH;
     let record = Record::default().held_by("b", Config::default().lease_duration, wall);
     assert_eq!(elector.candidate.next(clock.now(), wall), Step::Read);
     elector.answered(Answer::Lease(record.clone(), ResourceVersion::new(1), Uid::NONE), None);

@@ -113,11 +113,10 @@ impl Cluster {
 }
 
 async fn run(server: Server, states: Arc<Mutex<States>>) {
-    let mut changed = server.subscribe();
     let mut names = 0;
     loop {
-        changed.mark_unchanged();
         tokio::time::sleep(LATENCY).await;
+        let mut seen = server.seen();
         let states = states.lock().clone();
         let mut waits = false;
         server.change_if(|state| {
@@ -143,7 +142,7 @@ async fn run(server: Server, states: Arc<Mutex<States>>) {
         });
         tokio::select! {
             biased;
-            _ = changed.changed() => {}
+            () = server.changed_since(&mut seen) => {}
             () = tokio::time::sleep(TICK), if waits => {}
         }
     }

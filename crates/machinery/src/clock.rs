@@ -1,0 +1,82 @@
+//! The time of this machine.
+//!
+//! Guarantees
+//! - All times that reach the API server come from [`now`]: of conditions, Events and the Lease.
+//! - On a thread that has created a `testing::Server`, both clocks follow tokio's, which can be paused.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rustix::time::{ClockId, clock_gettime};
+
+#[cfg(not(target_vendor = "apple"))]
+const GOES_ON: ClockId = ClockId::Boottime;
+#[cfg(target_vendor = "apple")]
+const GOES_ON: ClockId = ClockId::Monotonic;
+
+/// Returns the wall clock's time.
+pub fn now() -> Timestamp {
+    #[cfg(any(test, feature = "testing"))]
+    if let Some((begin, began)) = simulated::begin() {
+        return begin + began.elapsed();
+    }
+    Timestamp::now()
+}
+
+/// Returns the time since the machine was started, with the time in which it was suspended.
+pub(crate) fn since_boot() -> Duration {
+    #[cfg(any(test, feature = "testing"))]
+    if let Some((_, began)) = simulated::begin() {
+        return simulated::UPTIME + began.elapsed();
+    }
+    let time = clock_gettime(GOES_ON);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or_default())
+}
+
+/// From now on, the clocks of this thread are tokio's, and the wall clock begins at `begin`.
+#[cfg(any(test, feature = "testing"))]
+pub(crate) fn simulate(begin: Timestamp) {
+    simulated::BEGIN.set(Some((begin, tokio::time::Instant::now())));
+}
+
+#[cfg(any(test, feature = "testing"))]
+mod simulated {
+    use std::cell::Cell;
+    use std::time::Duration;
+
+    use jiff::Timestamp;
+    use tokio::time::Instant;
+
+    /// A machine that has run for a while.
+    pub(super) const UPTIME: Duration = Duration::from_secs(3600);
+
+    thread_local! {
+        pub(super) static BEGIN: Cell<Option<(Timestamp, Instant)>> = const { Cell::new(None) };
+    }
+
+    pub(super) fn begin() -> Option<(Timestamp, Instant)> {
+        BEGIN.get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_boot_clock_never_goes_back() {
+        let readings: Vec<Duration> = (0..1_000).map(|_| since_boot()).collect();
+        assert!(readings.is_sorted() && readings[0] > Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_simulated_clock_stands_still_while_tokios_does() {
+        simulate(Timestamp::UNIX_EPOCH);
+        let (wall, boot) = (now(), since_boot());
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert_eq!((now() - wall).get_milliseconds(), 0);
+        assert_eq!(now().as_second() - wall.as_second(), 60);
+        assert_eq!((since_boot() - boot).as_secs(), 60);
+    }
+}

@@ -1,0 +1,115 @@
+//! Random faults from a seed.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use tokio::runtime::Builder;
+
+use super::fault::{Faults, Strike};
+use super::server::Server;
+
+/// The share of requests, and of events in watches, that a fault strikes.
+const RATES: (f64, f64) = (0.1, 0.05);
+
+/// Longest search for a shorter list of faults, in runs.
+const RUNS: usize = 200;
+
+/// The panic of a run that failed.
+type Failure = Box<dyn Any + Send>;
+
+/// Runs `world` with a server for each of `count` seeds, with paused time and random faults until
+/// [`Server::heal`]. If one panics, the seed is printed with as few faults as still make it fail, and the panic goes on.
+///
+/// The environment variable `SEED` runs one seed only. A run is a function of its seed as long as `world` has no other
+/// source of randomness or time.
+///
+/// ```
+/// use controller_machinery::testing::{Id, seeds};
+/// # use controller_machinery::manager::{Context, Manager};
+/// # use controller_machinery::{controller::{Action, Problem}, object::{Kind, Meta}, view};
+/// # #[derive(Debug, serde::Deserialize, serde::Serialize)]
+/// # struct Website { metadata: Meta }
+/// # view!(Website: Kind::namespaced("example.com", "v1", "Website", "websites"));
+/// # async fn reconcile(_: std::sync::Arc<Website>, cx: Context<Website>) -> Result<Action, Problem> {
+/// #     cx.patch_status(serde_json::json!({"url": "https://a.example.com/"})).await?;
+/// #     Ok(Action::Done)
+/// # }
+///
+/// seeds(20, async |server| {
+///     let id = Id::new("/apis/example.com/v1/websites", "shop", "front");
+///     server.put(&id, serde_json::json!({}));
+///     let manager = Manager::new("websites").controller::<Website>().reconcile(reconcile);
+///     let test = async {
+///         server.settled(std::time::Duration::from_secs(60)).await;
+///         server.heal();
+///         server.until(&id, |site| site["status"]["url"] == "https://a.example.com/").await;
+///     };
+///     server.run(manager, test).await;
+/// });
+/// ```
+///
+/// # Panics
+///
+/// As `world`.
+pub fn seeds(count: u64, world: impl AsyncFn(Server)) {
+    let only = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok());
+    let all = only.map_or(0..count, |seed| seed..seed + 1);
+    for seed in all {
+        let (server, outcome) = run(seed, &world, |faults| faults.rates = RATES);
+        if let Err(failure) = outcome {
+            let struck = server.lock().faults.struck.clone();
+            report(seed, &shortened(seed, struck, &world));
+            resume_unwind(failure);
+        }
+    }
+}
+
+/// Runs it once, with a new server.
+fn run(
+    seed: u64,
+    world: &impl AsyncFn(Server),
+    faults: impl FnOnce(&mut Faults),
+) -> (Server, Result<(), Failure>) {
+    // Everything random in the library comes from the thread's generator.
+    fastrand::seed(seed);
+    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
+    let runtime = runtime.expect("a runtime without I/O needs nothing");
+    let server = runtime.block_on(async { Server::new(seed) });
+    faults(&mut server.lock().faults);
+    let outcome = catch_unwind(AssertUnwindSafe(|| runtime.block_on(world(server.clone()))));
+    (server, outcome)
+}
+
+/// Leaves out faults as long as it fails without them, first many at a time.
+fn shortened(seed: u64, struck: Vec<Strike>, world: &impl AsyncFn(Server)) -> Vec<Strike> {
+    let fails = |plan: &[Strike]| {
+        let (_, outcome) = run(seed, world, |faults| faults.planned = plan.to_vec());
+        outcome.is_err()
+    };
+    let (mut plan, mut size, mut runs) = (struck.clone(), struck.len(), 0);
+    while size > 0 {
+        let mut at = 0;
+        while at < plan.len() && runs < RUNS {
+            let mut fewer = plan.clone();
+            fewer.drain(at..plan.len().min(at + size));
+            runs += 1;
+            if fails(&fewer) {
+                plan = fewer;
+            } else {
+                at += size;
+            }
+        }
+        size /= 2;
+    }
+    // Without random faults, another choice of the server can be what mattered.
+    if fails(&plan) { plan } else { struck }
+}
+
+#[expect(clippy::print_stderr, reason = "it is read in the output of a test that failed")]
+fn report(seed: u64, plan: &[Strike]) {
+    eprintln!("seed {seed} failed; SEED={seed} repeats it. It fails with these faults alone:");
+    plan.iter().for_each(|strike| eprintln!("- {strike}"));
+    if plan.is_empty() {
+        eprintln!("- none");
+    }
+}
