@@ -205,50 +205,6 @@ async fn ports_are_added_changed_and_removed_and_the_service_goes_with_the_last(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn target_ports_are_numbers_or_names_or_where_absent_the_port_itself() {
-    let (world, _operator) = World::with_operator_at("app-targets", "baseline").await;
-    let ports = json!([
-        {"name": "a", "port": 80, "targetPort": 8080},
-        {"name": "b", "port": 81, "targetPort": "admin"},
-        {"name": "c", "port": 82},
-    ]);
-    world.create(APP, app(&json!({"image": "shop:1", "ports": ports}))).await.unwrap();
-    world.until(APP, "shop", is_ready).await;
-    let ports = service_ports(&world).await;
-    assert_eq!(all(&ports, "targetPort"), [json!(8080), json!("admin"), json!(82)]);
-    let mut ports = container(&world).await["ports"].as_array().unwrap().clone();
-    ports.sort_by_key(|port| port["containerPort"].as_i64());
-    assert_eq!(all(&ports, "containerPort"), [81, 82, 8080]);
-    assert_eq!(all(&ports, "name"), [json!("admin"), Value::Null, Value::Null]);
-
-    // A number replaces the name, and a name the number.
-    let ports = json!([
-        {"name": "a", "port": 80, "targetPort": "web"},
-        {"name": "b", "port": 81, "targetPort": 8081},
-        {"name": "c", "port": 82, "targetPort": "other"},
-    ]);
-    edit(&world, json!({"ports": ports})).await;
-    let ports = service_ports(&world).await;
-    assert_eq!(all(&ports, "targetPort"), [json!("web"), json!(8081), json!("other")]);
-    let mut ports = container(&world).await["ports"].as_array().unwrap().clone();
-    ports.sort_by_key(|port| port["containerPort"].as_i64());
-    assert_eq!(all(&ports, "containerPort"), [80, 82, 8081]);
-    assert_eq!(all(&ports, "name"), [json!("web"), json!("other"), Value::Null]);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn several_ports_without_names_get_names_and_lose_them_when_one_is_left() {
-    let (world, _operator) = World::with_operator_at("app-port-names", "baseline").await;
-    let ports = json!([{"port": 80}, {"port": 443}, {"name": "tcp-443", "port": 8443}]);
-    world.create(APP, app(&json!({"image": "shop:1", "ports": ports}))).await.unwrap();
-    world.until(APP, "shop", is_ready).await;
-    let names = all(&service_ports(&world).await, "name");
-    assert_eq!(names, ["tcp-80", "tcp-443-2", "tcp-443"]);
-    edit(&world, json!({"ports": [{"port": 443}]})).await;
-    assert_eq!(all(&service_ports(&world).await, "name"), [Value::Null]);
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn quantities_are_compared_by_value() {
     let (world, _operator) = World::with_operator_at("app-quantities", "baseline").await;
     let resources =
@@ -379,17 +335,6 @@ async fn names_that_no_pod_or_service_may_have_are_refused_with_what_is_allowed(
     {
         asked(spec.clone()).await.unwrap_or_else(|refused| panic!("{spec}: {refused}"));
     }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn deleting_it_removes_the_deployment_and_the_service() {
-    let (world, _operator) = World::with_operator_at("app-deleted", "baseline").await;
-    world.create(APP, app(&json!({"image": "shop:1", "ports": [{"port": 80}]}))).await.unwrap();
-    world.until(APP, "shop", is_ready).await;
-    world.delete(APP, "shop").await;
-    world.until_gone(APP, "shop").await;
-    world.until_gone(DEPLOYMENT, "shop").await;
-    world.until_gone(SERVICE, "shop").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

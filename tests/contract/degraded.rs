@@ -14,8 +14,6 @@ use crate::world::{
 };
 
 const KINDS: [Kind; 3] = [MEMCACHED, GENERIC_DAEMON, APP];
-/// Fields of each status with the number of ready pods.
-const READY: [&str; 3] = ["readyReplicas", "installed", "readyReplicas"];
 
 /// One custom resource of each kind, with two pods each.
 async fn one_of_each(world: &World) {
@@ -77,97 +75,6 @@ pub fn condition(object: &Value, kind: &str) -> Value {
     conditions(object).find(|found| found["type"] == kind).cloned().unwrap_or_default()
 }
 
-/// Asserts that the object is degraded for `reason`, and that this is not called a rollout.
-async fn degraded_after_a_rollout(
-    world: &World,
-    kind: Kind,
-    reason: &str,
-    stalled: bool,
-) -> String {
-    let name = name_of(kind);
-    let message = world.until_condition(kind, &name, "Ready", ("False", reason)).await;
-    let object = world.get(kind, &name).await.unwrap();
-    let degraded = condition(&object, "Degraded");
-    assert_eq!((&degraded["status"], &degraded["reason"]), (&json!("True"), &json!(reason)));
-    assert_eq!(condition(&object, "Reconciling"), Value::Null, "{object:#}");
-    assert_eq!(condition(&object, "Stalled")["status"] == "True", stalled, "{object:#}");
-    let progressing = condition(&object, "Progressing")["reason"].clone();
-    let complete = if kind == APP { "NewReplicaSetAvailable" } else { "RolloutComplete" };
-    assert_eq!(progressing, complete, "{object:#}");
-    message
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_stops_serving_after_its_rollout_is_degraded_and_named() {
-    let (world, operator) = World::with_operator_at("degraded-after", "baseline").await;
-    one_of_each(&world).await;
-    for kind in KINDS {
-        world.until(kind, &name_of(kind), is_ready).await;
-        let pods = pods_of(&world, kind).await;
-        for pod in &pods {
-            report(&world, pod, "CrashLoopBackOff").await;
-        }
-        let message = degraded_after_a_rollout(&world, kind, "CrashLoopBackOff", false).await;
-        assert!(pods.iter().any(|pod| message.contains(name(pod))), "{message}");
-        assert!(message.contains("exit code 3"), "{message}");
-        let object = world.get(kind, &name_of(kind)).await.unwrap();
-        assert!(has_condition(&object, "Available", "False"), "{object:#}");
-    }
-    let mut said = Vec::new();
-    for (kind, count) in KINDS.into_iter().zip(READY) {
-        let none = |object: &Value| object["status"][count] == 0;
-        said.push(world.until(kind, &name_of(kind), none).await["status"].clone());
-    }
-    // Another process says the same, and writes nothing.
-    operator.kill().await;
-    let _operator = world.start_operator().await;
-    world.create(MEMCACHED, memcached("later", 1)).await.unwrap();
-    world.until(MEMCACHED, "later", is_ready).await;
-    for (kind, said) in KINDS.into_iter().zip(said) {
-        assert_eq!(world.get(kind, &name_of(kind)).await.unwrap()["status"], said);
-        for pod in pods_of(&world, kind).await {
-            report(&world, &pod, "").await;
-        }
-        world.until(kind, &name_of(kind), is_ready).await;
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_image_that_cannot_be_pulled_again_a_lost_node_and_an_eviction_are_named() {
-    let (world, _operator) = World::with_operator_at("degraded-causes", "baseline").await;
-    one_of_each(&world).await;
-    for kind in KINDS {
-        world.until(kind, &name_of(kind), is_ready).await;
-        let pods = pods_of(&world, kind).await;
-        report(&world, &pods[0], "ImagePullBackOff").await;
-        let message = degraded_after_a_rollout(&world, kind, "ImagePullFailed", false).await;
-        assert!(message.contains(name(&pods[0])), "{message}");
-        report(&world, &pods[0], "").await;
-        world.until(kind, &name_of(kind), is_ready).await;
-        // The node controller does this when a node does not report: the containers still seem
-        // ready.
-        let mut lost = pods[0]["status"]["conditions"].clone();
-        lost = json!(
-            lost.as_array()
-                .unwrap()
-                .iter()
-                .map(|condition| {
-                    let mut condition = condition.clone();
-                    if condition["type"] == "Ready" {
-                        condition["status"] = json!("False");
-                    }
-                    condition
-                })
-                .collect::<Vec<_>>()
-        );
-        patch_status(&world, &pods[0], json!({"status": {"conditions": lost}})).await;
-        let message = degraded_after_a_rollout(&world, kind, "NodeNotReady", false).await;
-        assert!(message.contains(pods[0]["spec"]["nodeName"].as_str().unwrap()), "{message}");
-        report(&world, &pods[0], "").await;
-        world.until(kind, &name_of(kind), is_ready).await;
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_that_a_quota_or_pod_security_refuses_are_told_in_the_controllers_words() {
     let (world, _operator) = World::with_operator("degraded-refused").await;
@@ -220,48 +127,6 @@ async fn a_deployment_paused_by_kubectl_is_named_while_something_waits_for_it() 
     assert_eq!(object["status"]["updatedReplicas"], 0, "{object:#}");
     world.kubectl(&["rollout", "resume", "deployment/shop"]).unwrap();
     world.until(APP, "shop", |shop| is_ready(shop) && shop["status"]["updatedReplicas"] == 2).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn available_follows_the_pods_when_the_image_setting_is_removed() {
-    let (world, operator) = World::with_operator("degraded-no-image").await;
-    world.create(MEMCACHED, memcached("cart", 2)).await.unwrap();
-    world.until(MEMCACHED, "cart", is_ready).await;
-    operator.kill().await;
-    let _operator = world.start_operator_with(&[]).await;
-    world.until_condition(MEMCACHED, "cart", "Degraded", ("True", "ImageMissing")).await;
-    let object = world.get(MEMCACHED, "cart").await.unwrap();
-    let available = condition(&object, "Available");
-    assert_eq!(
-        (&available["status"], &available["reason"]),
-        (&json!("True"), &json!("Reconciling"))
-    );
-    let sentence = "Deployment for custom resource (cart) with 2 replicas created successfully";
-    assert_eq!(available["message"], sentence);
-    // And it stops following the last write when a pod stops serving.
-    report(&world, &world.list(POD).await[0], "CrashLoopBackOff").await;
-    world.until(MEMCACHED, "cart", |cart| has_condition(cart, "Available", "False")).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn paused_by_annotation_the_counts_still_follow_the_child() {
-    let (world, _operator) = World::with_operator_at("degraded-paused", "baseline").await;
-    one_of_each(&world).await;
-    for (kind, count) in KINDS.into_iter().zip(READY) {
-        let name = name_of(kind);
-        world.until(kind, &name, is_ready).await;
-        let paused =
-            json!({"metadata": {"annotations": {"workload-operator.example.com/paused": "true"}}});
-        world.patch(kind, &name, paused).await.unwrap();
-        world.until_condition(kind, &name, "Ready", ("False", "Paused")).await;
-        let pods = pods_of(&world, kind).await;
-        report(&world, &pods[0], "CrashLoopBackOff").await;
-        let one = |object: &Value| object["status"][count] == 1;
-        let object = world.until(kind, &name, one).await;
-        assert_eq!(condition(&object, "Ready")["reason"], "Paused");
-        report(&world, &pods[0], "").await;
-        world.until(kind, &name, |object| object["status"][count] == 2).await;
-    }
 }
 
 /// Lets the operator list nodes, as an installation for the whole cluster may.

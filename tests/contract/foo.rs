@@ -179,25 +179,6 @@ async fn a_foo_costs_one_write_of_its_deployment_and_one_per_status() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_status_of_zero_is_written_by_the_first_reconcile_and_once() {
-    let world = world("foo-zero").await;
-    world.forbid("none", "pods").await;
-    let _program = start(&world).await;
-    world.create(FOO, foo("one", "one", 1)).await.unwrap();
-    world.until(FOO, "one", |foo| available(foo) == 0).await;
-    // Meanwhile the Deployment's own controller reports several things about it.
-    let failing = |deployment: &Value| {
-        let conditions = deployment["status"]["conditions"].as_array().cloned();
-        conditions.unwrap_or_default().iter().any(|c| c["type"] == "ReplicaFailure")
-    };
-    world.until(DEPLOYMENT, "one", failing).await;
-    world.create(FOO, foo("two", "two", 1)).await.unwrap();
-    world.until(FOO, "two", |foo| available(foo) == 0).await;
-    let statuses = writes_of(&world, "foos");
-    assert_eq!(statuses.iter().filter(|write| write.name == "one").count(), 1, "{statuses:#?}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_deployment_is_scaled_with_its_foo_and_restored_and_else_left_alone() {
     let world = world("foo-scaled").await;
     let _program = start(&world).await;
@@ -253,24 +234,6 @@ async fn an_empty_deployment_name_is_reported_and_not_retried() {
     // Once it has a name, it is a Foo like any other.
     world.patch(FOO, "one", json!({"spec": {"deploymentName": "one"}})).await.unwrap();
     world.until(FOO, "one", |foo| available(foo) == 1).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn of_a_foo_that_is_renamed_the_old_deployment_goes() {
-    let world = world("foo-renamed").await;
-    let program = start(&world).await;
-    world.create(FOO, foo("one", "first", 1)).await.unwrap();
-    world.until(FOO, "one", |foo| available(foo) == 1).await;
-    let rename = |name: &str| json!({"spec": {"deploymentName": name}});
-    world.patch(FOO, "one", rename("second")).await.unwrap();
-    world.until(DEPLOYMENT, "second", |_| true).await;
-    world.until_gone(DEPLOYMENT, "first").await;
-    // While the program is down, no controller looks.
-    drop(program);
-    world.patch(FOO, "one", rename("third")).await.unwrap();
-    let _program = start(&world).await;
-    world.until(DEPLOYMENT, "third", |_| true).await;
-    world.until_gone(DEPLOYMENT, "second").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -50,32 +50,6 @@ async fn the_sample_syslog_runs_on_exactly_the_labelled_nodes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_label_it_runs_on_every_node() {
-    let (world, _operator) = World::with_operator_at("every-node", "baseline").await;
-    let all = nodes(&world, None).await;
-    world.create(GENERIC_DAEMON, daemon("agent", None)).await.unwrap();
-    world.until(GENERIC_DAEMON, "agent", installed(all.len() as i64)).await;
-    assert_eq!(runs_on(&world).await, all);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn it_follows_when_a_node_gains_or_loses_the_label() {
-    let (world, _operator) = World::with_operator_at("follows-nodes", "baseline").await;
-    world.create(GENERIC_DAEMON, daemon("agent", Some("follows-nodes"))).await.unwrap();
-    let label = |value: Value| json!({"metadata": {"labels": {"follows-nodes": value}}});
-    let none = world.until(GENERIC_DAEMON, "agent", installed(0)).await;
-    assert_eq!(none["status"]["desired"], 0);
-    world.patch(NODE, "node-3", label(json!("yes"))).await.unwrap();
-    world.until(GENERIC_DAEMON, "agent", installed(1)).await;
-    world.patch(NODE, "node-2", label(json!(""))).await.unwrap();
-    world.until(GENERIC_DAEMON, "agent", installed(2)).await;
-    world.patch(NODE, "node-3", label(Value::Null)).await.unwrap();
-    world.until(GENERIC_DAEMON, "agent", installed(1)).await;
-    world.patch(NODE, "node-2", label(Value::Null)).await.unwrap();
-    world.until(GENERIC_DAEMON, "agent", installed(0)).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn it_follows_when_the_label_in_its_spec_changes() {
     let (world, _operator) = World::with_operator_at("follows-spec", "baseline").await;
     world.create(GENERIC_DAEMON, daemon("agent", Some("logs=true"))).await.unwrap();
@@ -105,20 +79,6 @@ async fn a_new_image_reaches_every_node_and_installed_counts_only_those_up_to_da
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn its_pods_have_no_token_no_escalation_and_no_host_access() {
-    let (world, _operator) = World::with_operator_at("daemon-security", "baseline").await;
-    world.create(GENERIC_DAEMON, daemon("agent", Some("logs"))).await.unwrap();
-    let set = world.until(DAEMON_SET, "agent", |_| true).await;
-    let pod = &set["spec"]["template"]["spec"];
-    assert_eq!(pod["automountServiceAccountToken"], false);
-    assert_eq!(pod["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
-    assert_eq!(pod["containers"][0]["securityContext"]["allowPrivilegeEscalation"], false);
-    for host in ["hostNetwork", "hostPID", "hostIPC", "volumes"] {
-        assert!(pod[host].is_null() || pod[host] == false, "{host} is {}", pod[host]);
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn what_could_not_be_a_node_label_or_an_image_is_refused_with_what_is_allowed() {
     let world = World::new("bad-daemons", "baseline").await;
     let long = "x".repeat(64);
@@ -138,20 +98,6 @@ async fn what_could_not_be_a_node_label_or_an_image_is_refused_with_what_is_allo
         let object = json!({"metadata": {"name": "bad"}, "spec": spec});
         let message = world.create(GENERIC_DAEMON, object).await.expect_err("no image");
         assert!(message.contains("spec.image"), "{message}");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn deleting_it_removes_the_daemon_from_every_node() {
-    let (world, _operator) = World::with_operator_at("daemon-deleted", "baseline").await;
-    world.create(GENERIC_DAEMON, daemon("agent", Some("logs"))).await.unwrap();
-    world.until(GENERIC_DAEMON, "agent", installed(2)).await;
-    let pods = world.list(POD).await;
-    world.delete(GENERIC_DAEMON, "agent").await;
-    world.until_gone(GENERIC_DAEMON, "agent").await;
-    world.until_gone(DAEMON_SET, "agent").await;
-    for pod in pods {
-        world.until_gone(POD, pod["metadata"]["name"].as_str().unwrap()).await;
     }
 }
 

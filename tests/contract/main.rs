@@ -74,7 +74,6 @@ mod documented;
 mod proxy;
 mod black_hole;
 mod audit;
-mod crash_points;
 mod connection;
 mod connect_proxy;
 mod credentials;

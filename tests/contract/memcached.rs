@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::world::{
-    APP, BUDGET, DEPLOYMENT, EVENT, MEMCACHED, MEMCACHED_IMAGE, POD, SERVICE, World, conditions,
-    has_condition, is_ready, memcached,
+    APP, BUDGET, DEPLOYMENT, EVENT, MEMCACHED, POD, SERVICE, World, conditions, has_condition,
+    is_ready, memcached,
 };
 
 fn is_available(object: &Value) -> bool {
@@ -50,77 +50,6 @@ async fn the_walk_through_size_2_then_3_then_refused_4_then_everything_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_deployment_runs_memcached_as_the_contract_says() {
-    let (world, _operator) = World::with_operator("deployment-as-said").await;
-    world.create(MEMCACHED, memcached("cart", 2)).await.unwrap();
-    world.until(MEMCACHED, "cart", is_available).await;
-
-    let deployment = world.get(DEPLOYMENT, "cart").await.unwrap();
-    assert_eq!(deployment["spec"]["replicas"], 2);
-    let pod = &deployment["spec"]["template"]["spec"];
-    assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
-    assert_eq!(pod["securityContext"]["seccompProfile"]["type"], "RuntimeDefault");
-    let [container] = pod["containers"].as_array().unwrap().as_slice() else {
-        panic!("one container")
-    };
-    assert_eq!(container["name"], "memcached");
-    assert_eq!(container["image"], MEMCACHED_IMAGE);
-    assert_eq!(container["imagePullPolicy"], "IfNotPresent");
-    assert_eq!(container["command"], json!(["memcached", "-m=64", "-o", "modern", "-v"]));
-    assert_eq!(
-        container["ports"],
-        json!([{"containerPort": 11211, "name": "memcached", "protocol": "TCP"}])
-    );
-    let security = &container["securityContext"];
-    assert_eq!(security["runAsNonRoot"], true);
-    assert_eq!(security["runAsUser"], 1001);
-    assert_eq!(security["allowPrivilegeEscalation"], false);
-    assert_eq!(security["capabilities"]["drop"], json!(["ALL"]));
-
-    let labels = &deployment["spec"]["template"]["metadata"]["labels"];
-    assert_eq!((&labels["app"], &labels["memcached_cr"]), (&json!("memcached"), &json!("cart")));
-    let usual = |label| format!("app.kubernetes.io/{label}");
-    for label in ["name", "version", "part-of", "managed-by", "created-by"] {
-        assert!(labels[usual(label)].is_string(), "{label} is missing");
-    }
-    assert_eq!(deployment["metadata"]["labels"][usual("instance")], "cart");
-    assert!(labels[usual("instance")].is_null(), "a Helm release's Service would select the pod");
-    let owner = &deployment["metadata"]["ownerReferences"][0];
-    assert_eq!((&owner["kind"], &owner["controller"]), (&json!("Memcached"), &json!(true)));
-    assert_eq!(owner["blockOwnerDeletion"], true);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn another_container_port_is_given_to_memcached_and_to_the_service() {
-    let (world, _operator) = World::with_operator("other-port").await;
-    let spec = json!({"size": 1, "containerPort": 11311});
-    world.create(MEMCACHED, json!({"metadata": {"name": "cart"}, "spec": spec})).await.unwrap();
-    let deployment = world.until(DEPLOYMENT, "cart", |_| true).await;
-    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
-    let command: Vec<&str> =
-        container["command"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
-    assert_eq!(command[..5], ["memcached", "-m=64", "-o", "modern", "-v"]);
-    assert!(command[5..].concat().contains("11311"), "{command:?}");
-    assert_eq!(container["ports"][0]["containerPort"], 11311);
-    let service = world.until(SERVICE, "cart", |_| true).await;
-    assert_eq!(service["spec"]["ports"][0]["port"], 11311);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_headless_service_of_the_same_name_finds_the_nodes() {
-    let (world, _operator) = World::with_operator("headless").await;
-    world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
-    let service = world.until(SERVICE, "cart", |_| true).await;
-    assert_eq!(service["spec"]["clusterIP"], "None");
-    assert_eq!(service["spec"]["ports"][0]["port"], 11211);
-    let deployment = world.until(DEPLOYMENT, "cart", |_| true).await;
-    let pods = deployment["spec"]["template"]["metadata"]["labels"].as_object().unwrap();
-    for (key, value) in service["spec"]["selector"].as_object().unwrap() {
-        assert_eq!(pods.get(key), Some(value), "the Service selects other pods by {key}");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn an_untouched_memcached_is_honest_before_any_controller_ran() {
     let world = World::new("untouched", "restricted").await;
     let created = world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
@@ -136,18 +65,6 @@ async fn an_untouched_memcached_is_honest_before_any_controller_ran() {
         (&json!("Unknown"), &json!("Reconciling"))
     );
     assert_eq!(available["message"], "Starting reconciliation");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn available_says_how_many_replicas_were_created() {
-    let (world, _operator) = World::with_operator("available-message").await;
-    world.create(MEMCACHED, memcached("cart", 2)).await.unwrap();
-    let message =
-        world.until_condition(MEMCACHED, "cart", "Available", ("True", "Reconciling")).await;
-    assert_eq!(
-        message,
-        "Deployment for custom resource (cart) with 2 replicas created successfully"
-    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -186,14 +103,6 @@ async fn an_evicted_pod_is_no_node_and_with_another_in_its_place_it_is_ready_aga
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn size_0_runs_no_pod_and_is_available() {
-    let (world, _operator) = World::with_operator("size-zero").await;
-    world.create(MEMCACHED, memcached("cart", 0)).await.unwrap();
-    world.until(MEMCACHED, "cart", is_available).await;
-    assert_eq!(world.list(POD).await.len(), 0);
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn kubectl_scale_works_through_the_scale_subresource() {
     let (world, _operator) = World::with_operator("kubectl-scale").await;
     world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
@@ -204,36 +113,6 @@ async fn kubectl_scale_works_through_the_scale_subresource() {
     let selector = scaled["status"]["selector"].as_str().unwrap();
     let pods = world.kubectl(&["get", "pods", "-l", selector, "-o", "name"]).unwrap();
     assert_eq!(pods.lines().count(), 3, "an autoscaler finds the pods by {selector}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn without_memcached_image_there_is_no_deployment_and_the_condition_says_why() {
-    let world = World::new("no-image", "baseline").await;
-    let mut operator = world.start_operator_with(&[]).await;
-    operator.logged("Ready to work").await;
-    world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
-    let unable = "Unable to find MEMCACHED_IMAGE environment variable with the image";
-    world
-        .until(MEMCACHED, "cart", |m| {
-            conditions(m).any(|c| {
-                c["type"] == "Available"
-                    && c["status"] == "False"
-                    && c["message"].as_str().is_some_and(|m| m.contains(unable))
-            })
-        })
-        .await;
-    assert!(world.get(DEPLOYMENT, "cart").await.is_none());
-
-    // The other kinds work.
-    let daemon = json!({"metadata": {"name": "agent"}, "spec": {"image": "agent:1"}});
-    world.create(crate::world::GENERIC_DAEMON, daemon).await.unwrap();
-    world.until(crate::world::DAEMON_SET, "agent", |_| true).await;
-    operator.assert_alive();
-
-    // Once the image is set, it recovers.
-    drop(operator);
-    let _operator = world.start_operator().await;
-    world.until(MEMCACHED, "cart", is_available).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,8 +6,8 @@ use crate::audit::{Audit, Entry, operator_writes};
 use crate::control_plane::ControlPlane;
 use crate::operator_process::OperatorProcess;
 use crate::world::{
-    DEPLOYMENT, GENERIC_DAEMON, LEASE, MEMCACHED, MEMCACHED_IMAGE, POD, ROLE_BINDING, World,
-    is_ready, memcached,
+    DEPLOYMENT, GENERIC_DAEMON, LEASE, MEMCACHED, MEMCACHED_IMAGE, ROLE_BINDING, World, is_ready,
+    memcached,
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -41,19 +41,6 @@ async fn killed_at_any_moment_and_restarted_it_converges() {
         let creates = operator_writes(&world).iter().filter(created).count();
         assert!(creates <= 1, "the Deployment of {name} was created {creates} times");
     }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_object_deleted_while_the_operator_was_down_is_finalized_when_it_is_back() {
-    let (world, operator) = World::with_operator("down-at-delete").await;
-    world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
-    world.until(MEMCACHED, "cart", is_ready).await;
-    operator.kill().await;
-    world.delete(MEMCACHED, "cart").await;
-    assert!(world.get(MEMCACHED, "cart").await.is_some(), "its finalizer holds it");
-    let _operator = world.start_operator().await;
-    world.until_gone(MEMCACHED, "cart").await;
-    world.until_gone(DEPLOYMENT, "cart").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -137,29 +124,4 @@ async fn terminated_it_ends_in_order_with_exit_code_0() {
     world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
     world.until(MEMCACHED, "cart", is_ready).await;
     assert_eq!(operator.terminate().await, Some(0));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn delete_and_recreate_under_the_same_name_gives_new_children() {
-    let (world, _operator) = World::with_operator("recreated").await;
-    world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
-    world.until(MEMCACHED, "cart", is_ready).await;
-    let old = world.get(DEPLOYMENT, "cart").await.unwrap()["metadata"]["uid"].clone();
-    world.delete(MEMCACHED, "cart").await;
-    world.until_gone(MEMCACHED, "cart").await;
-    let new = world.create(MEMCACHED, memcached("cart", 2)).await.unwrap();
-    let found = world.until(MEMCACHED, "cart", |m| is_ready(m) && m["status"]["size"] == 2).await;
-    assert_eq!(found["metadata"]["uid"], new["metadata"]["uid"]);
-    let deployment = world.get(DEPLOYMENT, "cart").await.unwrap();
-    assert_ne!(deployment["metadata"]["uid"], old);
-    assert_eq!(deployment["metadata"]["ownerReferences"][0]["uid"], new["metadata"]["uid"]);
-    assert_eq!(
-        world
-            .list(POD)
-            .await
-            .iter()
-            .filter(|p| p["metadata"]["deletionTimestamp"].is_null())
-            .count(),
-        2
-    );
 }

@@ -1,7 +1,6 @@
 //! Handling of a single call.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,7 +13,7 @@ use kube::client::Body;
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::{Call, Connection, Fault, Moment, Shared, Watches, events};
+use super::{Call, Fault, Shared, Watches};
 
 pub(super) type Failure = Box<dyn std::error::Error + Send + Sync>;
 type Answer = Response<Streamed>;
@@ -24,33 +23,13 @@ pub(super) type Streamed = UnsyncBoxBody<Bytes, Failure>;
 pub(super) async fn answer(
     request: Request<Incoming>,
     shared: Arc<Shared>,
-    connection: Arc<Connection>,
 ) -> Result<Answer, Failure> {
-    let entered = shared.enter(&connection, request.method(), request.uri());
-    let Some((number, call, fault)) = entered else {
-        return std::future::pending().await;
-    };
+    let (number, call, fault) = shared.enter(request.method(), request.uri());
     let answer = match fault {
         None => pass_on(request, &shared, &call).await?,
         Some(Fault::Delay(time)) => {
             tokio::time::sleep(time).await;
             pass_on(request, &shared, &call).await?
-        }
-        Some(Fault::Crash(Moment::Before)) => {
-            shared.crash();
-            return std::future::pending().await;
-        }
-        Some(Fault::Crash(Moment::AnswerLost)) => {
-            whole(pass_on(request, &shared, &call).await?).await?;
-            shared.crash();
-            return std::future::pending().await;
-        }
-        Some(Fault::Crash(Moment::After)) => {
-            let mut answer = whole(pass_on(request, &shared, &call).await?).await?;
-            // hyper closes the connection once the answer is written.
-            answer.headers_mut().insert(header::CONNECTION, "close".parse()?);
-            connection.dies_after.store(true, Ordering::Relaxed);
-            answer
         }
         Some(Fault::LoseAnswer) => {
             whole(pass_on(request, &shared, &call).await?).await?;
@@ -90,8 +69,7 @@ async fn pass_on(
     without_hop_by_hop(&mut parts.headers);
     let body = if call.verb == "watch" {
         let resource = call.object.split('/').next().unwrap_or_default().to_owned();
-        let watched = watched(body, resource.clone(), shared.watches.subscribe());
-        events::counted(watched, resource, shared.clone())
+        watched(body, resource, shared.watches.subscribe())
     } else {
         body.map_err(Failure::from).boxed_unsync()
     };

@@ -5,19 +5,17 @@
 //! a real cluster; nothing is dropped from inside a live watch.
 
 mod answer;
-mod events;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use http::{Method, StatusCode, Uri};
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -36,8 +34,6 @@ pub struct Call {
     pub object: String,
     /// True if it asks for everything there is: a list, either as a page or as a stream.
     pub lists: bool,
-    /// The number of this call among those with the same verb and object, starting at 1.
-    pub occurrence: usize,
     /// The status code sent to the operator; `None` as long as there was no answer.
     pub answer: Option<u16>,
 }
@@ -51,8 +47,6 @@ impl Call {
 /// A fault injected into a call.
 #[derive(Debug, Clone, Copy)]
 pub enum Fault {
-    /// The operator is killed (SIGKILL).
-    Crash(Moment),
     /// The API server carries out the request, but the connection breaks before its answer.
     LoseAnswer,
     /// This status code instead of the API server's, which is not asked; with a Retry-After in
@@ -70,17 +64,6 @@ pub enum Fault {
     Drip(usize, Duration),
 }
 
-/// The moment at which the operator dies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Moment {
-    /// Before the API server sees the call.
-    Before,
-    /// After the API server has carried out the request, before the operator knows.
-    AnswerLost,
-    /// After the operator has been answered.
-    After,
-}
-
 struct Rule {
     matches: Box<dyn Fn(&Call) -> bool + Send>,
     fault: Fault,
@@ -91,18 +74,6 @@ struct Rule {
 struct State {
     calls: Vec<Call>,
     rules: Vec<Rule>,
-    occurrences: BTreeMap<(&'static str, String), usize>,
-    /// The process that `Fault::Crash` kills.
-    operator: Option<u32>,
-    /// Set from a crash until the next operator: calls of the old one go nowhere.
-    dead: bool,
-    /// Number of operators killed and forgotten: identifies the listener of the one that may
-    /// make calls.
-    forgotten: usize,
-    /// Events that were about to be delivered, by resource; `None` if they are not counted.
-    events: Option<BTreeMap<String, usize>>,
-    /// The event at which the operator dies.
-    last_event: Option<(String, usize, Moment)>,
 }
 
 /// Cuts and holds of open watches, by resource.
@@ -117,34 +88,17 @@ struct Shared {
     state: Mutex<State>,
     /// Incremented with every call that arrives or is answered.
     progress: watch::Sender<usize>,
-    /// Incremented with every crash.
-    crashes: watch::Sender<usize>,
     watches: watch::Sender<Watches>,
-}
-
-/// A connection of an operator.
-struct Connection {
-    /// Its operator: `State::forgotten` at the time its listener was created.
-    operator: usize,
-    /// True if its operator is killed once the answer is written.
-    dies_after: AtomicBool,
 }
 
 /// A running proxy. Ends when dropped.
 pub struct Proxy {
     shared: Arc<Shared>,
-    listener: Mutex<Listener>,
-}
-
-/// The listener of one operator. The next one gets another address: otherwise, what the old one
-/// sent before it was killed, on a connection that is not accepted yet, would be taken for the
-/// new one's.
-struct Listener {
     address: SocketAddr,
     task: tokio::task::JoinHandle<()>,
 }
 
-impl Drop for Listener {
+impl Drop for Proxy {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -157,17 +111,17 @@ impl Proxy {
             api_server: Mutex::new(plane.nobody().await),
             state: Mutex::default(),
             progress: watch::Sender::new(0),
-            crashes: watch::Sender::new(0),
             watches: watch::Sender::default(),
         });
-        let listener = Mutex::new(Listener::start(&shared, 0));
-        Proxy { shared, listener }
+        let socket = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = socket.local_addr().expect("it listens");
+        let task = tokio::spawn(accept(socket, shared.clone()));
+        Proxy { shared, address, task }
     }
 
-    /// The server URL for an operator's kubeconfig; after [`Proxy::forget_the_dead`], the next
-    /// one's.
+    /// The server URL for an operator's kubeconfig.
     pub fn url(&self) -> String {
-        format!("http://{}", self.listener.lock().address)
+        format!("http://{}", self.address)
     }
 
     /// Applies `fault` to the next `times` calls that match. Earlier rules take precedence.
@@ -183,32 +137,8 @@ impl Proxy {
 
     /// From now on calls are forwarded; what has been done stays done.
     pub fn heal(&self) {
-        let mut state = self.shared.state.lock();
-        state.rules.clear();
-        state.last_event = None;
-        drop(state);
+        self.shared.state.lock().rules.clear();
         self.shared.watches.send_modify(|watches| watches.held.clear());
-    }
-
-    /// Sets the process that a crash kills. It must be set again for each operator, before that one
-    /// makes a write at which it is to crash.
-    pub fn aim_at(&self, operator: u32) {
-        let mut state = self.shared.state.lock();
-        state.operator = Some(operator);
-    }
-
-    /// Notifies when the operator has been killed. Call it before doing what brings that about.
-    pub fn crashes(&self) -> watch::Receiver<usize> {
-        self.shared.crashes.subscribe()
-    }
-
-    /// Lets the next operator in.
-    pub fn forget_the_dead(&self) {
-        let mut state = self.shared.state.lock();
-        state.dead = false;
-        state.operator = None;
-        state.forgotten += 1;
-        *self.listener.lock() = Listener::start(&self.shared, state.forgotten);
     }
 
     /// Breaks all open watches of a resource, in the middle of whatever they are sending; what was
@@ -225,21 +155,6 @@ impl Proxy {
         self.shared.watches.send_modify(|watches| {
             watches.held.insert(resource.to_owned());
         });
-    }
-
-    /// From now on the events of watches are distinguished and counted, except bookmarks.
-    pub fn count_events(&self) {
-        self.shared.state.lock().events = Some(BTreeMap::new());
-    }
-
-    /// The operator is killed at the event of a resource with this number, starting at 1.
-    pub fn crash_at_event(&self, resource: &str, number: usize, moment: Moment) {
-        self.shared.state.lock().last_event = Some((resource.to_owned(), number, moment));
-    }
-
-    /// Returns the number of events of each resource so far.
-    pub fn events(&self) -> BTreeMap<String, usize> {
-        self.shared.state.lock().events.clone().unwrap_or_default()
     }
 
     /// From now on calls go to another API server; open watches stay where they are until they are
@@ -278,92 +193,38 @@ impl Proxy {
 
 // === Connections ===
 
-impl Listener {
-    fn start(shared: &Arc<Shared>, operator: usize) -> Listener {
-        let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-        socket.set_nonblocking(true).expect("it is a socket");
-        let address = socket.local_addr().expect("it listens");
-        let socket = TcpListener::from_std(socket).expect("it does not block");
-        Listener { address, task: tokio::spawn(accept(socket, shared.clone(), operator)) }
-    }
-}
-
-async fn accept(socket: TcpListener, shared: Arc<Shared>, operator: usize) {
+async fn accept(socket: TcpListener, shared: Arc<Shared>) {
     let mut connections = tokio::task::JoinSet::new();
     loop {
         let Ok((stream, _)) = socket.accept().await else { return };
-        connections.spawn(serve(stream, shared.clone(), operator));
-    }
-}
-
-/// Serves one connection until it ends or its operator is killed.
-async fn serve(stream: TcpStream, shared: Arc<Shared>, operator: usize) {
-    let mut crashes = shared.crashes.subscribe();
-    let connection = Arc::new(Connection { operator, dies_after: AtomicBool::new(false) });
-    let answer = {
-        let (shared, connection) = (shared.clone(), connection.clone());
-        service_fn(move |request| answer(request, shared.clone(), connection.clone()))
-    };
-    let served =
-        hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), answer);
-    tokio::select! {
-        _ = served => {}
-        _ = crashes.changed() => {}
-    }
-    // The answer's last byte is in the operator's socket now.
-    if connection.dies_after.load(Ordering::Relaxed) {
-        shared.crash();
+        let shared = shared.clone();
+        let answer = service_fn(move |request| answer(request, shared.clone()));
+        connections.spawn(
+            hyper::server::conn::http1::Builder::new()
+                .serve_connection(TokioIo::new(stream), answer),
+        );
     }
 }
 
 impl Shared {
-    /// Kills the operator, and thereby all its connections.
-    fn crash(&self) {
-        let operator = {
-            let mut state = self.state.lock();
-            state.dead = true;
-            state.operator.take()
-        };
-        if let Some(pid) = operator {
-            let pid = rustix::process::Pid::from_raw(pid as i32).expect("a pid");
-            rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("it runs");
-        }
-        self.crashes.send_modify(|crashes| *crashes += 1);
-    }
-
-    /// Records the call and returns what to do to it; `None` if it comes from a dead operator.
-    fn enter(
-        &self,
-        connection: &Connection,
-        method: &Method,
-        uri: &Uri,
-    ) -> Option<(usize, Call, Option<Fault>)> {
+    /// Records the call and returns what to do to it.
+    fn enter(&self, method: &Method, uri: &Uri) -> (usize, Call, Option<Fault>) {
         let mut guard = self.state.lock();
         let state = &mut *guard;
-        if state.dead || connection.operator != state.forgotten {
-            return None;
-        }
         let (verb, object) = meaning(method, uri);
         let streams = uri.query().is_some_and(|query| query.contains("sendInitialEvents=true"));
         let lists = verb == "list" || streams;
-        let occurrence = state.occurrences.entry((verb, object.clone())).or_default();
-        *occurrence += 1;
-        let occurrence = *occurrence;
-        let call = Call { at: Instant::now(), verb, object, lists, occurrence, answer: None };
+        let call = Call { at: Instant::now(), verb, object, lists, answer: None };
         state.calls.push(call.clone());
         let rule = state.rules.iter_mut().find(|rule| rule.left > 0 && (rule.matches)(&call));
         let fault = rule.map(|rule| {
             rule.left -= 1;
             rule.fault
         });
-        // Nothing more is passed on for an operator that is about to die.
-        if let Some(Fault::Crash(_)) = fault {
-            state.dead = true;
-        }
         let number = state.calls.len() - 1;
         drop(guard);
         self.progress.send_modify(|progress| *progress += 1);
-        Some((number, call, fault))
+        (number, call, fault)
     }
 
     fn answered(&self, number: usize, status: StatusCode) {

@@ -1311,7 +1311,7 @@ async fn a_status_is_patched_if_it_differs_and_the_object_has_not_changed() {
     let server = Server::default();
     let cx = context(&server);
     cx.patch_status(json!({"pods": 0})).await.unwrap();
-    let crate::testing::Received { method, uri: path, body } = server.requests().pop().unwrap();
+    let crate::testing::Received { method, uri: path, body, .. } = server.requests().pop().unwrap();
     let asked = "/apis/example.com/v1/namespaces/ns/sites/a/status?fieldManager=test";
     assert_eq!((&*method, &*path), ("PATCH", asked));
     assert_eq!(body["status"], json!({"pods": 0}));

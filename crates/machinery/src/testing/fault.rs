@@ -56,13 +56,15 @@ pub enum Fault {
     LostResponse,
     /// The request is not carried out, and there is no response until the client gives up.
     Hang,
+    /// The request is carried out, and there is no response until the client gives up.
+    Unanswered,
 }
 
 impl Fault {
     /// The number of kinds.
-    pub const KINDS: usize = 24;
+    pub const KINDS: usize = 25;
     /// Faults that may strike a list or a watch before it is answered.
-    pub(super) const BEFORE: [Fault; 13] = [
+    pub(super) const BEFORE: [Fault; 14] = [
         Fault::Gone,
         Fault::TooMany(7),
         Fault::Unauthorized,
@@ -75,10 +77,11 @@ impl Fault {
         Fault::Delay(Duration::from_secs(2)),
         Fault::LostResponse,
         Fault::Hang,
+        Fault::Unanswered,
         Fault::Stale,
     ];
     /// Faults that may strike a request for one object.
-    pub(super) const OF_OBJECT: [Fault; 9] = [
+    pub(super) const OF_OBJECT: [Fault; 10] = [
         Fault::TooMany(7),
         Fault::Unauthorized,
         Fault::Forbidden,
@@ -88,6 +91,7 @@ impl Fault {
         Fault::Delay(Duration::from_secs(2)),
         Fault::LostResponse,
         Fault::Hang,
+        Fault::Unanswered,
     ];
     /// Faults that may strike a list.
     pub(super) const LIST: [Fault; 2] = [Fault::GoneOnContinue, Fault::Cut];
@@ -176,6 +180,12 @@ impl Faults {
         }?;
         self.struck.push(Strike { at: at.clone(), fault });
         Some(fault)
+    }
+
+    /// The number of events, by resource.
+    pub(super) fn events(&self) -> BTreeMap<String, u64> {
+        let events = self.counts.iter().filter(|((verb, _), _)| *verb == "event");
+        events.map(|((_, resource), count)| (resource.clone(), *count)).collect()
     }
 
     /// The number of strikes by the name of the fault.

@@ -24,6 +24,12 @@ use super::watch::Watching;
 pub struct Received {
     /// `GET`, `PATCH` and so on.
     pub method: String,
+    /// What [`Server::fault`] calls it.
+    pub verb: &'static str,
+    /// The path of the collection without a namespace: `/apis/apps/v1/deployments`.
+    pub resource: String,
+    /// Which request with this verb and resource it is, counted from 1.
+    pub number: u64,
     /// Path and query.
     pub uri: String,
     /// Null if there is none.
@@ -125,15 +131,19 @@ pub(super) async fn answer(
     let Some(mut ask) = Ask::parse(head) else {
         return Ok(not_modelled("this path", head));
     };
-    let received = Received {
-        method: head.method.to_string(),
-        uri: head.uri.to_string(),
-        body: serde_json::from_slice(body).unwrap_or_default(),
-    };
-    let interceptor = {
+    let (received, interceptor) = {
         let mut state = server.lock();
+        ask.moment = state.faults.next(ask.verb(&head.method), &ask.resource);
+        let received = Received {
+            method: head.method.to_string(),
+            verb: ask.moment.verb,
+            resource: ask.resource.clone(),
+            number: ask.moment.number,
+            uri: head.uri.to_string(),
+            body: serde_json::from_slice(body).unwrap_or_default(),
+        };
         state.requests.push(received.clone());
-        state.interceptor.clone()
+        (received, state.interceptor.clone())
     };
     if let Some(status) = interceptor.and_then(|intercept| intercept(&received)) {
         return Ok(refused(&status));
@@ -143,8 +153,6 @@ pub(super) async fn answer(
     }
     let fault = {
         let mut state = server.lock();
-        let verb = ask.verb(&head.method);
-        ask.moment = state.faults.next(verb, &ask.resource);
         let which: &[Fault] = if ask.name.is_none() && head.method == Method::GET {
             &Fault::BEFORE
         } else {
@@ -157,6 +165,20 @@ pub(super) async fn answer(
         }
         fault
     };
+    if fault.is_some() {
+        server.change(|_| {});
+    }
+    with_fault(server, head, ask, body, fault).await
+}
+
+/// Carries the request out as the fault has it.
+async fn with_fault(
+    server: &Server,
+    head: &Parts,
+    ask: Ask,
+    body: &[u8],
+    fault: Option<Fault>,
+) -> io::Result<Response<Answer>> {
     let mut stale = false;
     match fault {
         Some(Fault::Delay(delay)) => tokio::time::sleep(delay).await,
@@ -166,6 +188,10 @@ pub(super) async fn answer(
         Some(Fault::LostResponse) => {
             carry_out(server, head, ask, body, stale);
             return Err(io::ErrorKind::ConnectionReset.into());
+        }
+        Some(Fault::Unanswered) => {
+            carry_out(server, head, ask, body, stale);
+            return std::future::pending().await;
         }
         Some(fault) => return Ok(failure(fault)),
         None => {}

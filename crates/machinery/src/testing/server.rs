@@ -120,13 +120,24 @@ impl Server {
     ///
     /// If it is no CustomResourceDefinition, or does not serve exactly one version.
     pub fn crd(&self, yaml: &str) -> Result<(), String> {
-        let definition: Value = serde_saphyr::from_str(yaml).map_err(|error| error.to_string())?;
-        let crd = Crd::of(&definition)?;
+        // Seeds serve the same definition a thousand times.
+        static PARSED: Mutex<BTreeMap<String, Arc<Crd>>> = Mutex::new(BTreeMap::new());
+        let parsed = PARSED.lock().get(yaml).cloned();
+        let crd = match parsed {
+            Some(crd) => crd,
+            None => {
+                let definition: Value =
+                    serde_saphyr::from_str(yaml).map_err(|error| error.to_string())?;
+                let crd = Arc::new(Crd::of(&definition)?);
+                PARSED.lock().insert(yaml.to_owned(), crd.clone());
+                crd
+            }
+        };
         let mut state = self.lock();
         if !crd.has_status {
             state.history.without_status.insert(crd.resource.clone());
         }
-        state.crds.insert(crd.resource.clone(), Arc::new(crd));
+        state.crds.insert(crd.resource.clone(), crd);
         Ok(())
     }
 
@@ -158,13 +169,17 @@ impl Server {
         outcome.unwrap_or_else(|_| panic!("the test is not done after {LONGEST:?}"))
     }
 
-    /// Completes when no request has come for this time, so no retry is due within it either. Watches count when they
-    /// begin.
+    /// Completes when no request has come for this time, so no retry is due within it either. Watches do not count:
+    /// each is renewed every few minutes.
     pub async fn settled(&self, quiet: Duration) {
+        let count = || {
+            let state = self.lock();
+            state.requests.iter().filter(|request| request.verb != "watch").count()
+        };
         loop {
-            let before = self.lock().requests.len();
+            let before = count();
             tokio::time::sleep(quiet).await;
-            if self.lock().requests.len() == before {
+            if count() == before {
                 return;
             }
         }
@@ -375,6 +390,19 @@ impl Server {
     /// All requests so far that were not only reads.
     pub fn writes(&self) -> Vec<Received> {
         self.requests().into_iter().filter(|request| request.method != "GET").collect()
+    }
+
+    /// The number of events that watches have shown so far, by resource.
+    pub fn event_counts(&self) -> BTreeMap<String, u64> {
+        self.lock().faults.events()
+    }
+
+    /// Completes when this many faults have struck.
+    pub async fn until_struck(&self, count: usize) {
+        let mut seen = self.seen();
+        while self.lock().faults.struck.len() < count {
+            self.changed_since(&mut seen).await;
+        }
     }
 
     /// Returns the number of strikes of each fault.

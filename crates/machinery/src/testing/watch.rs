@@ -237,12 +237,15 @@ impl Watching {
     }
 
     fn random_fault(&mut self, verb: &str, object: &Value) -> bool {
-        let mut state = self.server.lock();
-        let rate = state.faults.rates.1;
-        let event = state.faults.next("event", &self.ask.resource);
-        let fault = state.strike(&Fault::FRAME, &event, rate);
-        drop(state);
-        fault.is_some_and(|fault| self.strike(fault, verb, object))
+        let fault = {
+            let mut state = self.server.lock();
+            let rate = state.faults.rates.1;
+            let event = state.faults.next("event", &self.ask.resource);
+            state.strike(&Fault::FRAME, &event, rate)
+        };
+        let Some(fault) = fault else { return false };
+        self.server.change(|_| {});
+        self.strike(fault, verb, object)
     }
 
     /// Carries out the fault. Returns whether it ends the watch.

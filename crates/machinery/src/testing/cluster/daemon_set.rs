@@ -6,7 +6,7 @@ use super::deployment::counts;
 use super::{NODES, Object, PODS, Pass, Snapshot, amount, fits, hash};
 
 pub(super) fn sync(snapshot: &Snapshot, set: &Object, pass: &mut Pass) {
-    if set.is_deleting() {
+    if set.is_deleting() || !set.at("/spec/template").is_object() {
         return;
     }
     let hash = hash(set.at("/spec/template"));

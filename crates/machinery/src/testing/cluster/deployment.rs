@@ -22,7 +22,7 @@ struct Rollout<'a> {
 }
 
 pub(super) fn sync(snapshot: &Snapshot, deployment: &Object, pass: &mut Pass) {
-    if deployment.is_deleting() {
+    if deployment.is_deleting() || !deployment.at("/spec/template").is_object() {
         return;
     }
     let is_new = |set: &&Object| bare_template(set) == *deployment.at("/spec/template");

@@ -135,10 +135,9 @@ async fn run(server: Server, states: Arc<Mutex<States>>) {
             pod::run(&snapshot, &mut *states.lock(), &mut pass);
             end_namespaces(state, &snapshot, &mut pass);
             (waits, names) = (pass.waits, pass.names);
-            let steps = pass.steps;
-            let acts = !steps.is_empty();
-            steps.into_iter().for_each(|step| state.take(step));
-            acts
+            let before = state.history.version;
+            pass.steps.into_iter().for_each(|step| state.take(step));
+            state.history.version != before
         });
         tokio::select! {
             biased;
