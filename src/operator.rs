@@ -225,7 +225,8 @@ fn host_name() -> String {
 
 // === Controllers ===
 
-/// Adds the requested controllers, in the requested namespaces.
+/// Adds the requested controllers, in the requested namespaces. An empty name of a namespace must not be among them. The
+/// inherited labels are those of the first call in the process.
 pub fn add_controllers(manager: Manager, args: &WorkloadArgs, pace: &Pace) -> Manager {
     inherit(&args.inherited_labels);
     let mut manager = manager.namespaces(&args.namespaces);

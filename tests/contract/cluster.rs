@@ -3,6 +3,7 @@
 use controller_machinery::testing::{Cluster, Id, Server};
 use serde_json::{Value, json};
 
+use crate::control_plane::ControlPlane;
 use crate::world::{DAEMON_SET, DEPLOYMENT, Kind, NODE, World};
 
 /// The real control plane, and the same nodes in memory.
@@ -14,7 +15,10 @@ struct Both {
 
 impl Both {
     async fn start(name: &str) -> Both {
-        let world = World::new(name, "baseline").await;
+        Both::with(World::new(name, "baseline").await).await
+    }
+
+    async fn with(world: World) -> Both {
         let server = Server::new(1);
         let cluster = Cluster::start(&server, 0);
         for mut node in world.list(NODE).await {
@@ -148,7 +152,9 @@ async fn a_simulated_rollout_that_is_stuck_is_late_like_a_real_one() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_simulated_daemon_set_ends_like_a_real_one() {
-    let both = Both::start("model-daemon").await;
+    // Taints would disturb other tests.
+    let plane = ControlPlane::of_this_test(|| ControlPlane::private("model-daemon")).await;
+    let both = Both::with(World::on(plane, "model-daemon", "baseline").await).await;
     let mut daemon = workload("agent", json!({}));
     daemon["spec"]["template"]["spec"]["nodeSelector"] = json!({"model-daemon": "yes"});
     both.create(DAEMON_SET, daemon).await;
@@ -172,6 +178,21 @@ async fn a_simulated_daemon_set_ends_like_a_real_one() {
         both.same(DAEMON_SET, "agent", available(i64::try_from(count).unwrap() + 1)).await;
     }
     both.patch(DAEMON_SET, "agent", image("two")).await;
+    both.same(DAEMON_SET, "agent", available(2)).await;
+    let taint = |effect: &str| json!({"spec": {"taints": [{"key": "a", "effect": effect}]}});
+    let node = &nodes[0].0.name;
+    let misplaced = |count: i64| {
+        move |set: &Value| {
+            set["status"]["numberMisscheduled"] == count && set["status"]["numberReady"] == 1
+        }
+    };
+    // Kubernetes counts anew only when something else changes.
+    both.patch(NODE, node, taint("NoSchedule")).await;
+    crate::nodes::count_again(&both.world).await;
+    both.same(DAEMON_SET, "agent", misplaced(1)).await;
+    both.patch(NODE, node, taint("NoExecute")).await;
+    both.same(DAEMON_SET, "agent", misplaced(0)).await;
+    both.patch(NODE, node, json!({"spec": {"taints": null}})).await;
     both.same(DAEMON_SET, "agent", available(2)).await;
     for (node, _) in nodes.iter().take(2) {
         both.patch(NODE, &node.name, label(Value::Null)).await;

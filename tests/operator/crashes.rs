@@ -5,13 +5,16 @@
 //! more at one of the writes of its recovery. Each run has to end as the undisturbed one did.
 
 use std::collections::BTreeMap;
+use std::sync::Once;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use controller_machinery::testing::{Fault, Received, refusal};
 use serde_json::{Value, json};
 
 use crate::world::{
-    APP, BUDGET, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, Kind, MEMCACHED, NODE, SERVICE, World, id,
+    APP, BUDGET, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, Kind, MEMCACHED, NODE, POD, SERVICE,
+    World, has_condition, id, is_ready,
 };
 
 /// The name of every custom resource here.
@@ -48,6 +51,7 @@ enum Step {
 struct Workload {
     label: &'static str,
     kind: Kind,
+    children: &'static [Kind],
     steps: Vec<Step>,
 }
 
@@ -85,7 +89,7 @@ fn workloads() -> Vec<Workload> {
         let create = || Step::Create(custom(sample.clone()));
         let mut add = |label, steps: Vec<Step>| {
             let steps = steps.into_iter().chain([Step::Delete]).collect();
-            all.push(Workload { label, kind, steps });
+            all.push(Workload { label, kind, children, steps });
         };
         add("changed", vec![create(), spec(change.clone())]);
         let (one, other) = (json!({"spec": change}), json!({"spec": sample}));
@@ -102,24 +106,33 @@ fn workloads() -> Vec<Workload> {
         let selector = json!({"matchLabels": foreign});
         let foreign = json!({"metadata": {"name": NAME, "labels": foreign},
             "spec": {"selector": selector, "template": template}});
-        let child = children[0];
-        add("name taken", vec![Step::Occupy(child, foreign), create(), Step::Remove(child)]);
+        for child in children {
+            let taken = Step::Occupy(*child, foreign.clone());
+            add("name taken", vec![taken, create(), Step::Remove(*child)]);
+        }
         let last = children[children.len() - 1];
         add("quota", vec![Step::Forbid(last), create(), Step::Permit]);
     }
-    let app = |label, steps| Workload { label, kind: APP, steps };
+    let app = |label, steps| Workload { label, kind: APP, children: &[DEPLOYMENT], steps };
     let bare = custom(json!({"image": "a:1", "replicas": 1}));
     let two = json!([{"name": "a", "port": 80}, {"name": "b", "port": 81}]);
     let ports = [json!([{"port": 80}]), two, json!([])].map(|ports| spec(json!({"ports": ports})));
     all.push(app("ports", [Step::Create(bare)].into_iter().chain(ports).collect()));
-    let labels = [("node-3", true), ("node-2", false), ("node-1", false)];
+    let labels = [("node-3", true), ("node-2", false)];
     let labels = labels.map(|(node, bears)| Step::Label(node, bears));
     let daemon = Step::Create(custom(json!({"image": "a:1", "label": "logs"})));
-    let steps = [daemon].into_iter().chain(labels).collect();
-    all.push(Workload { label: "nodes", kind: GENERIC_DAEMON, steps });
+    let other = spec(json!({"label": "logs=yes"}));
+    let steps = [daemon].into_iter().chain(labels).chain([other]).collect();
+    let children = &[DAEMON_SET];
+    all.push(Workload { label: "nodes", kind: GENERIC_DAEMON, children, steps });
     let port =
         vec![Step::Create(custom(json!({"size": 2}))), spec(json!({"containerPort": 11222}))];
-    all.push(Workload { label: "port", kind: MEMCACHED, steps: port });
+    all.push(Workload {
+        label: "port",
+        kind: MEMCACHED,
+        children: &[DEPLOYMENT, SERVICE],
+        steps: port,
+    });
     all
 }
 
@@ -173,15 +186,32 @@ struct Crash {
 struct Outcome {
     /// The custom resource and its children after each step.
     states: Vec<Value>,
+    /// How many objects there were of each kind, one after another.
+    made: Vec<usize>,
     requests: Vec<Received>,
     /// The number of events, by resource.
     events: BTreeMap<String, u64>,
     crashes: usize,
 }
 
+/// The number of panics in this process. The operator catches those of a reconcile and tries again.
+static PANICS: AtomicUsize = AtomicUsize::new(0);
+
+fn count_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            PANICS.fetch_add(1, Ordering::Relaxed);
+            before(panic);
+        }));
+    });
+}
+
 /// Plays the workload, with the operator killed and started again at each of these.
 async fn play(workload: &Workload, crashes: &[Crash]) -> Outcome {
     fastrand::seed(7);
+    count_panics();
     let world = World::new();
     for Crash { verb, resource, number, fault } in crashes {
         world.server.fault(verb, resource, *number, *fault);
@@ -191,6 +221,7 @@ async fn play(workload: &Workload, crashes: &[Crash]) -> Outcome {
         for step in &workload.steps {
             step.act(&world, workload.kind).await;
             world.server.settled(QUIET).await;
+            come_about(&world, workload, step);
             states.push(state(&world, workload.kind));
         }
         states
@@ -209,11 +240,41 @@ async fn play(workload: &Workload, crashes: &[Crash]) -> Outcome {
         () = operator => panic!("it runs for ever"),
     };
     let crashes = world.server.struck().values().sum::<u64>() as usize;
+    let made = [workload.kind, DEPLOYMENT, DAEMON_SET, SERVICE, BUDGET];
+    let made = made.map(|kind| world.server.incarnations(&id(kind, NAME))).to_vec();
     Outcome {
         states,
+        made,
         requests: world.server.requests(),
         events: world.server.event_counts(),
         crashes,
+    }
+}
+
+/// Asserts that a step has had its effect.
+fn come_about(world: &World, workload: &Workload, step: &Step) {
+    let Workload { label, kind, children, .. } = workload;
+    let object = world.get(*kind, NAME);
+    match step {
+        Step::Delete => {
+            let left = [&[*kind, POD], *children].concat().into_iter().map(|kind| world.list(kind));
+            assert_eq!(left.flatten().count(), 0, "{label}: something is left");
+        }
+        Step::Occupy(..) | Step::Forbid(_) => assert!(object.is_none()),
+        Step::Create(_) if ["name taken", "quota"].contains(label) => {
+            assert!(has_condition(&object.unwrap(), "Degraded", "True"), "{label}");
+        }
+        _ => {
+            let object = object.unwrap();
+            assert!(is_ready(&object), "{label}: {object:#}");
+            for child in *children {
+                let child = world.get(*child, NAME).unwrap();
+                let owner = &child["metadata"]["ownerReferences"][0];
+                assert_eq!(owner["uid"], object["metadata"]["uid"], "{label}: {child:#}");
+                assert_eq!(child["metadata"]["labels"]["app.kubernetes.io/instance"], NAME);
+                assert_ne!(child["metadata"]["labels"]["app.kubernetes.io/name"], "else");
+            }
+        }
     }
 }
 
@@ -274,6 +335,7 @@ fn writes(outcome: &Outcome) -> impl Iterator<Item = &Received> {
 /// Plays it with these crashes and compares the end of each step.
 async fn same(workload: &Workload, crashes: &[Crash], reference: &Outcome) -> Outcome {
     let outcome = play(workload, crashes).await;
+    assert_eq!(outcome.made, reference.made, "{}, killed at {crashes:?}", workload.label);
     let label = workload.label;
     for (number, (state, wanted)) in outcome.states.iter().zip(&reference.states).enumerate() {
         let kind = workload.kind.name();
@@ -311,6 +373,7 @@ async fn killed_at_any_write_it_ends_as_if_it_had_not_been() {
         }
     }
     println!("{points} points, {met} met, {pairs} pairs");
+    assert_eq!(PANICS.load(Ordering::Relaxed), 0);
     // What a quota refuses does not get that far.
     assert!(4 * met > 3 * points, "{met} of {points} were met");
 }
@@ -332,6 +395,7 @@ async fn killed_at_any_event_it_ends_as_if_it_had_not_been() {
         }
     }
     println!("{points} events, {met} met");
+    assert_eq!(PANICS.load(Ordering::Relaxed), 0);
     // What a quota refuses does not get that far.
     assert!(4 * met > 3 * points, "{met} of {points} were met");
 }

@@ -6,7 +6,7 @@ use controller_machinery::testing::condition;
 use serde_json::{Value, json};
 
 use crate::samples::{Sample, one_of_each};
-use crate::world::{MEMCACHED, World, has_condition, is_ready};
+use crate::world::{MEMCACHED, POD, World, has_condition, is_ready};
 
 /// Fields of each status with the number of ready pods, in the order of the samples.
 const READY: [&str; 3] = ["readyReplicas", "installed", "readyReplicas"];
@@ -96,8 +96,11 @@ async fn paused_by_annotation_the_counts_still_follow_the_child() {
             let paused = json!({"workload-operator.example.com/paused": "true"});
             world.patch(kind, name, json!({"metadata": {"annotations": paused}}));
             world.until_condition(kind, name, "Ready", ("False", "Paused")).await;
-            world.pods_wait(name, "CrashLoopBackOff");
-            let object = world.until(kind, name, |it| it["status"][count] == 0).await;
+            let pods = world.list(POD).into_iter().map(|pod| pod["metadata"]["name"].clone());
+            let mut pods = pods.filter(|pod| pod.as_str().unwrap().starts_with(name));
+            world.pods_wait(pods.next().unwrap().as_str().unwrap(), "CrashLoopBackOff");
+            let fewer = full.as_i64().unwrap() - 1;
+            let object = world.until(kind, name, |it| it["status"][count] == fewer).await;
             assert_eq!(condition(&object, "Ready").unwrap()["reason"], "Paused");
             world.pods_wait(name, "");
             world.until(kind, name, |it| it["status"][count] == full).await;

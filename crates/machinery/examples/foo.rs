@@ -142,8 +142,12 @@ mod tests {
     fn after_any_faults_it_is_as_it_should_be() {
         seeds(1_000, async |server| {
             let (foo, deployment) = foo_on(&server);
-            server.run(manager(), tokio::time::sleep(Duration::from_secs(60))).await;
-            server.patch(&foo, &json!({"spec": {"deploymentName": "other"}})).unwrap();
+            let test = async {
+                tokio::time::sleep(Duration::from_secs(60)).await;
+                server.patch(&foo, &json!({"spec": {"deploymentName": "other"}})).unwrap();
+                tokio::time::sleep(Duration::from_secs(10)).await;
+            };
+            server.run(manager(), test).await;
             let other = Id { name: "other".to_owned(), ..deployment.clone() };
             let test = async {
                 tokio::time::sleep(Duration::from_secs(60)).await;

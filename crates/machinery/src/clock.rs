@@ -17,7 +17,7 @@ const GOES_ON: ClockId = ClockId::Monotonic;
 /// Returns the wall clock's time.
 pub fn now() -> Timestamp {
     #[cfg(any(test, feature = "testing"))]
-    if let Some((begin, began)) = simulated::begin() {
+    if let Some((begin, began)) = simulated::BEGIN.get() {
         return begin + began.elapsed();
     }
     Timestamp::now()
@@ -26,8 +26,8 @@ pub fn now() -> Timestamp {
 /// Returns the time since the machine was started, with the time in which it was suspended.
 pub(crate) fn since_boot() -> Duration {
     #[cfg(any(test, feature = "testing"))]
-    if let Some((_, began)) = simulated::begin() {
-        return simulated::UPTIME + began.elapsed();
+    if let Some(booted) = simulated::BOOTED.get() {
+        return simulated::UPTIME + booted.elapsed();
     }
     let time = clock_gettime(GOES_ON);
     let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
@@ -37,7 +37,10 @@ pub(crate) fn since_boot() -> Duration {
 /// From now on, the clocks of this thread are tokio's, and the wall clock begins at `begin`.
 #[cfg(any(test, feature = "testing"))]
 pub(crate) fn simulate(begin: Timestamp) {
-    simulated::BEGIN.set(Some((begin, tokio::time::Instant::now())));
+    let now = tokio::time::Instant::now();
+    simulated::BEGIN.set(Some((begin, now)));
+    // It never goes back.
+    simulated::BOOTED.set(simulated::BOOTED.get().or(Some(now)));
 }
 
 #[cfg(any(test, feature = "testing"))]
@@ -53,10 +56,7 @@ mod simulated {
 
     thread_local! {
         pub(super) static BEGIN: Cell<Option<(Timestamp, Instant)>> = const { Cell::new(None) };
-    }
-
-    pub(super) fn begin() -> Option<(Timestamp, Instant)> {
-        BEGIN.get()
+        pub(super) static BOOTED: Cell<Option<Instant>> = const { Cell::new(None) };
     }
 }
 

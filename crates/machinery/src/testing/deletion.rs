@@ -111,7 +111,8 @@ pub(super) fn mark_or_remove(
         return old.clone();
     }
     let now = state.now();
-    let end = now.parse::<Timestamp>().map(|now| now + SignedDuration::from_secs(grace_period));
+    let end = now.parse::<Timestamp>();
+    let end = end.and_then(|now| now.checked_add(SignedDuration::from_secs(grace_period)));
     let mut new = (**old).clone();
     let meta = &mut new["metadata"];
     if !is_deleting(old) && meta["generation"].is_i64() {

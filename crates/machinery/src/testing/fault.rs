@@ -200,6 +200,17 @@ impl Faults {
 }
 
 impl Fault {
+    /// Returns whether it can strike requests with this verb.
+    pub(super) fn fits(&self, verb: &str) -> bool {
+        match verb {
+            "list" => self.is_in(&Fault::BEFORE) || self.is_in(&Fault::LIST),
+            "watch" => self.is_in(&Fault::BEFORE) || self.is_in(&Fault::WATCH),
+            "event" => self.is_in(&Fault::FRAME),
+            "get" | "create" | "update" | "patch" | "delete" => self.is_in(&Fault::OF_OBJECT),
+            _ => false,
+        }
+    }
+
     /// Returns whether it is one of these, perhaps with another number.
     fn is_in(&self, which: &[Fault]) -> bool {
         which.iter().any(|other| std::mem::discriminant(self) == std::mem::discriminant(other))

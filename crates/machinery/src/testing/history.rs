@@ -85,7 +85,7 @@ pub(super) struct History {
     uids: u64,
     /// Resources whose status has no subresource: a change of it is one of the object.
     pub(super) without_status: HashSet<String>,
-    /// Whether an object has gone since this was last reset.
+    /// Whether an object may have no owner any more since this was last reset.
     pub(super) has_lost: bool,
 }
 
@@ -128,6 +128,8 @@ impl History {
             meta["generation"] = json!(generation);
         }
         meta["resourceVersion"] = json!(version.to_string());
+        // Its owner can be gone already.
+        self.has_lost |= old.is_none() && meta["ownerReferences"].is_array();
         let object = Arc::new(object);
         self.chains.entry(id.clone()).or_default().push((version, Some(object.clone())));
         self.log.push((version, id.clone()));
@@ -171,6 +173,13 @@ impl History {
         self.log.push((version, id.clone()));
         self.has_lost = true;
         Some(buried(&old, version))
+    }
+
+    /// The number of objects that have had this name.
+    pub(super) fn incarnations(&self, id: &Id) -> usize {
+        let chain = self.chains.get(id).map_or(&[][..], Vec::as_slice);
+        let is_there = |at: usize| chain[at].1.is_some();
+        (0..chain.len()).filter(|at| is_there(*at) && (*at == 0 || !is_there(at - 1))).count()
     }
 
     /// All objects as they are now.

@@ -60,14 +60,15 @@
 //!   refused with causes of the same fields and reasons.
 //! - Random choices follow from a seed, and time is tokio's: with time paused, hours pass in a moment. On a runtime with
 //!   one thread, the seed determines every request ([`seeds`]).
-//! - A pod on a node is deleted after its grace period, a namespace after its contents. [`Cluster`] brings both about.
+//! - A pod on a node is only marked when it is deleted, and so is a namespace: [`Cluster`] ends both. A namespace that is
+//!   being deleted takes no new objects.
 //! - What is not modelled is refused with 501 and a sentence: strategic merge patches, dry runs, `generateName`, other
 //!   selectors, propagation policies but Background, deletes of a collection, and subresources other than the status.
 //!
 //! Not done: there is no admission but [`Server::admit`]. Built-in kinds have no defaults and are not validated. In a
 //! schema, CEL rules, patterns, formats and `allOf` and the like are not evaluated; a warning in the log names them. The
 //! `Accept` header is ignored: objects are always whole. The children of a deleted object stay, unless
-//! [`Server::collect_garbage`] is called or a [`Cluster`] runs.
+//! [`Server::collect_garbage`] is called or a [`Cluster`] runs. A namespace need not exist.
 //!
 //! This project sends the same random requests to it and to a kube-apiserver, and compares the responses and watches
 //! (tests/contract/model_server.rs).

@@ -19,6 +19,7 @@ type Failure = Box<dyn Any + Send>;
 
 /// Runs `world` with a server for each of `count` seeds, with paused time and random faults until
 /// [`Server::heal`]. If one panics, the seed is printed with as few faults as still make it fail, and the panic goes on.
+/// As long as faults strike, wait with `tokio::time::sleep`: [`Server::settled`] may never complete.
 ///
 /// The environment variable `SEED` runs one seed only. A run is a function of its seed as long as `world` has no other
 /// source of randomness or time.
@@ -40,7 +41,7 @@ type Failure = Box<dyn Any + Send>;
 ///     server.put(&id, serde_json::json!({}));
 ///     let manager = Manager::new("websites").controller::<Website>().reconcile(reconcile);
 ///     let test = async {
-///         server.settled(std::time::Duration::from_secs(60)).await;
+///         tokio::time::sleep(std::time::Duration::from_secs(60)).await;
 ///         server.heal();
 ///         server.until(&id, |site| site["status"]["url"] == "https://a.example.com/").await;
 ///     };
@@ -58,7 +59,10 @@ pub fn seeds(count: u64, world: impl AsyncFn(Server)) {
         let (server, outcome) = run(seed, &world, |faults| faults.rates = RATES);
         if let Err(failure) = outcome {
             let struck = server.lock().faults.struck.clone();
-            report(seed, &shortened(seed, struck, &world));
+            match shortened(seed, struck.clone(), &world) {
+                Some(plan) => report(seed, "It fails with these faults alone", &plan),
+                None => report(seed, "These faults struck", &struck),
+            }
             resume_unwind(failure);
         }
     }
@@ -80,13 +84,17 @@ fn run(
     (server, outcome)
 }
 
-/// Leaves out faults as long as it fails without them, first many at a time.
-fn shortened(seed: u64, struck: Vec<Strike>, world: &impl AsyncFn(Server)) -> Vec<Strike> {
+/// Leaves out faults as long as it fails without them, first many at a time. `None` if it does not fail again with the
+/// same faults, because another random choice of the server mattered.
+fn shortened(seed: u64, struck: Vec<Strike>, world: &impl AsyncFn(Server)) -> Option<Vec<Strike>> {
     let fails = |plan: &[Strike]| {
         let (_, outcome) = run(seed, world, |faults| faults.planned = plan.to_vec());
         outcome.is_err()
     };
-    let (mut plan, mut size, mut runs) = (struck.clone(), struck.len(), 0);
+    if !fails(&struck) {
+        return None;
+    }
+    let (mut size, mut runs, mut plan) = (struck.len(), 0, struck);
     while size > 0 {
         let mut at = 0;
         while at < plan.len() && runs < RUNS {
@@ -101,13 +109,12 @@ fn shortened(seed: u64, struck: Vec<Strike>, world: &impl AsyncFn(Server)) -> Ve
         }
         size /= 2;
     }
-    // Without random faults, another choice of the server can be what mattered.
-    if fails(&plan) { plan } else { struck }
+    Some(plan)
 }
 
 #[expect(clippy::print_stderr, reason = "it is read in the output of a test that failed")]
-fn report(seed: u64, plan: &[Strike]) {
-    eprintln!("seed {seed} failed; SEED={seed} repeats it. It fails with these faults alone:");
+fn report(seed: u64, which: &str, plan: &[Strike]) {
+    eprintln!("seed {seed} failed; SEED={seed} repeats it. {which}:");
     plan.iter().for_each(|strike| eprintln!("- {strike}"));
     if plan.is_empty() {
         eprintln!("- none");

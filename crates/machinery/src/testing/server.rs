@@ -71,6 +71,8 @@ pub(super) struct State {
     pub(super) forbidden: HashSet<String>,
     pub(super) requests: Vec<Received>,
     collects_garbage: bool,
+    /// The number of pods that a [`Cluster`](super::Cluster) has named.
+    pub(super) names: u32,
     pub(super) interceptor: Option<Interceptor>,
     pub(super) admission: Option<Admission>,
     began: Instant,
@@ -79,7 +81,8 @@ pub(super) struct State {
 }
 
 impl Server {
-    /// An empty server without faults, whose random choices follow from `seed`.
+    /// An empty server without faults, whose random choices follow from `seed`. From now on the times in conditions,
+    /// Events and Leases follow tokio's clock on this thread, from the begin of 2026 on.
     pub fn new(seed: u64) -> Server {
         let begin = Timestamp::from_second(BEGIN).unwrap_or(Timestamp::UNIX_EPOCH);
         clock::simulate(begin);
@@ -100,6 +103,7 @@ impl Server {
             forbidden: HashSet::new(),
             requests: Vec::new(),
             collects_garbage: false,
+            names: 0,
             interceptor: None,
             admission: None,
             began: Instant::now(),
@@ -261,6 +265,11 @@ impl Server {
         events.map(|(_, event)| event).filter(is_about_it).collect()
     }
 
+    /// The number of objects that have had this name, one after another.
+    pub fn incarnations(&self, id: &Id) -> usize {
+        self.lock().history.incarnations(id)
+    }
+
     /// The newest version.
     pub fn version(&self) -> u64 {
         self.lock().history.version
@@ -313,7 +322,13 @@ impl Server {
     /// # let server = Server::new(1);
     /// server.fault("patch", "/apis/apps/v1/deployments", 2, Fault::LostResponse);
     /// ```
+    ///
+    /// # Panics
+    ///
+    /// If there is no such verb, if the fault never strikes requests of it, or if `number` is 0.
     pub fn fault(&self, verb: &'static str, resource: &str, number: u64, fault: Fault) {
+        assert!(number > 0, "the next request has the number 1");
+        assert!(fault.fits(verb), "{fault:?} never strikes {verb:?}");
         let mut state = self.lock();
         let at = state.faults.later(verb, resource, number);
         state.faults.planned.push(Strike { at, fault });

@@ -232,7 +232,9 @@ impl Watching {
     }
 
     fn scripted_fault(&mut self) -> bool {
-        let fault = self.server.lock().strike(&Fault::FRAME, &self.ask.moment, 0.0);
+        // There is no event yet that could be repeated.
+        let [which @ .., Fault::Duplicate] = &Fault::FRAME else { return false };
+        let fault = self.server.lock().strike(which, &self.ask.moment, 0.0);
         fault.is_some_and(|fault| self.strike(fault, "MODIFIED", &Value::Null))
     }
 

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::deployment::counts;
-use super::{NODES, Object, PODS, Pass, Snapshot, amount, fits, hash};
+use super::{NODES, Object, PODS, Pass, Snapshot, amount, fits, hash, may_stay};
 
 pub(super) fn sync(snapshot: &Snapshot, set: &Object, pass: &mut Pass) {
     if set.is_deleting() || !set.at("/spec/template").is_object() {
@@ -24,9 +24,12 @@ pub(super) fn sync(snapshot: &Snapshot, set: &Object, pass: &mut Pass) {
     let mut old = Vec::new();
     for node in snapshot.of_resource(NODES) {
         let mut there: Vec<_> = on(node).collect();
-        if !fits(set.at("/spec/template/spec"), node, true) {
+        let template = set.at("/spec/template/spec");
+        if !fits(template, node, true) {
             misplaced += i64::from(!there.is_empty());
-            there.iter().filter(|pod| !pod.is_deleting()).for_each(|pod| pass.delete(pod));
+            if !may_stay(template, node) {
+                there.iter().filter(|pod| !pod.is_deleting()).for_each(|pod| pass.delete(pod));
+            }
             continue;
         }
         wanted += 1;

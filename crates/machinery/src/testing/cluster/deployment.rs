@@ -1,5 +1,7 @@
 //! The controllers of Deployments and ReplicaSets (pkg/controller/deployment and replicaset in k8s.io/kubernetes).
 
+use std::cmp::Reverse;
+
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -22,13 +24,15 @@ struct Rollout<'a> {
 }
 
 pub(super) fn sync(snapshot: &Snapshot, deployment: &Object, pass: &mut Pass) {
-    if deployment.is_deleting() || !deployment.at("/spec/template").is_object() {
+    // The API server would refuse a template without labels.
+    let labels = deployment.at("/spec/template/metadata/labels").as_object();
+    if deployment.is_deleting() || labels.is_none_or(Map::is_empty) {
         return;
     }
     let is_new = |set: &&Object| bare_template(set) == *deployment.at("/spec/template");
     let all = snapshot.owned_by(deployment, REPLICA_SETS);
     let (new, old): (Vec<_>, Vec<_>) = all.partition(is_new);
-    let wanted = deployment.at("/spec/replicas").as_i64().unwrap_or(1);
+    let wanted = deployment.at("/spec/replicas").as_i64().unwrap_or(1).max(0);
     let limits = deployment.at("/spec/strategy/rollingUpdate");
     let surge = amount(&limits["maxSurge"], "25%", wanted, true);
     let unavailable = amount(&limits["maxUnavailable"], "25%", wanted, false);
@@ -72,9 +76,11 @@ impl<'a> Rollout<'a> {
         let current: i64 = self.all().map(replicas).sum();
         let of_old: i64 = self.old.iter().map(|set| replicas(set)).sum();
         if self.is_paused() {
-            let newest = self.new.or_else(|| self.old.iter().copied().max_by_key(|s| revision(s)));
-            if let Some(newest) = newest {
-                resize(newest, replicas(newest) + self.wanted - current, pass);
+            let mut active = self.all().filter(|set| replicas(set) > 0);
+            let only = active.next().filter(|_| active.next().is_none());
+            let newest = || self.new.or_else(|| self.all().max_by_key(|set| revision(set)));
+            if let Some(set) = only.or_else(newest) {
+                resize(set, replicas(set) + self.wanted - current, pass);
             }
             return;
         }
@@ -177,7 +183,7 @@ impl<'a> Rollout<'a> {
         pass.status(self.deployment, status);
     }
 
-    /// The condition Progressing (syncRolloutStatus).
+    /// The condition Progressing (checkPausedConditions and syncRolloutStatus).
     fn progressing(
         &self,
         snapshot: &Snapshot,
@@ -186,66 +192,55 @@ impl<'a> Rollout<'a> {
         pass: &mut Pass,
     ) -> Option<Value> {
         let old = condition(before, "Progressing");
-        let kept = |old: Option<&Value>| old.cloned();
-        let made = |reason: &str, value: &str, message: String| json!({"type": "Progressing", "status": value, "reason": reason, "message": message});
-        let name = &self.deployment.id.name;
-        let of_new = match self.new {
-            Some(new) => format!("ReplicaSet {:?}", new.id.name),
-            None => format!("Deployment {name:?}"),
+        let is = |reason: &str| old.is_some_and(|old| old["reason"] == reason);
+        let made = |reason: &str, value: &str, message: &str| {
+            let new = json!({"type": "Progressing", "status": value, "reason": reason, "message": message});
+            Some(touched(before, new, &snapshot.now))
         };
         if self.is_paused() {
-            let paused = made("DeploymentPaused", "Unknown", "Deployment is paused".to_owned());
-            return Some(touched(before, paused, &snapshot.now));
+            let is_late = is("ProgressDeadlineExceeded");
+            let paused = made("DeploymentPaused", "Unknown", "Deployment is paused");
+            return if is_late { old.cloned() } else { paused };
+        }
+        if is("DeploymentPaused") {
+            return made("DeploymentResumed", "Unknown", "Deployment is resumed");
+        }
+        let Some(new) = self.new else {
+            return made("NewReplicaSetCreated", "True", "Created new replica set");
+        };
+        let of_new = format!("ReplicaSet {:?}", new.id.name);
+        let is_done = is("NewReplicaSetAvailable");
+        let names_it =
+            old.is_some_and(|old| old["message"].as_str().is_some_and(|it| it.contains(&of_new)));
+        // A finished rollout is not begun again by pods that come and go, only by a new template.
+        if is_done && names_it && self.old.iter().all(|set| replicas(set) == 0) {
+            return old.cloned();
         }
         let count = |of: &Value, what: &str| of[what].as_i64().unwrap_or(0);
-        let is_complete = ["updatedReplicas", "replicas", "availableReplicas"]
-            .iter()
-            .all(|what| count(status, what) == self.wanted);
-        let is_done = old.is_some_and(|old| old["reason"] == "NewReplicaSetAvailable");
-        // A finished rollout is not begun again by pods that come and go, only by a new template.
-        if is_done && self.old.iter().all(|set| replicas(set) == 0) && self.new.is_some() {
-            let of_it = |old: &Value| old["message"].as_str().is_some_and(|m| m.contains(&of_new));
-            if old.is_some_and(of_it) {
-                return kept(old);
-            }
-        }
-        if is_complete && self.new.is_some() {
+        let is_wanted = |what: &&str| count(status, what) == self.wanted;
+        if ["updatedReplicas", "replicas", "availableReplicas"].iter().all(is_wanted) {
             let message = format!("{of_new} has successfully progressed.");
-            let done = made("NewReplicaSetAvailable", "True", message);
-            return Some(touched(before, done, &snapshot.now));
+            return made("NewReplicaSetAvailable", "True", &message);
         }
+        let left = |of: &Value| count(of, "replicas") - count(of, "updatedReplicas");
         let moved = ["updatedReplicas", "readyReplicas", "availableReplicas"]
             .iter()
             .any(|what| count(status, what) > count(before, what))
-            || count(status, "replicas") - count(status, "updatedReplicas")
-                < count(before, "replicas") - count(before, "updatedReplicas");
-        let Some(new) = self.new else {
-            let message = "Created new replica set".to_owned();
-            return Some(touched(
-                before,
-                made("NewReplicaSetCreated", "True", message),
-                &snapshot.now,
-            ));
-        };
+            || left(status) < left(before);
         if moved || is_done || old.is_none() {
-            let message = format!("ReplicaSet {:?} is progressing.", new.id.name);
-            let mut moving =
-                touched(before, made("ReplicaSetUpdated", "True", message), &snapshot.now);
+            let message = format!("{of_new} is progressing.");
+            let mut moving = made("ReplicaSetUpdated", "True", &message)?;
             moving["lastUpdateTime"] = json!(snapshot.now);
             return Some(moving);
         }
         let deadline = self.deployment.at("/spec/progressDeadlineSeconds").as_i64().unwrap_or(600);
         let since = old.and_then(|old| old["lastUpdateTime"].as_str()).unwrap_or_default();
-        if old.is_some_and(|old| old["reason"] == "ProgressDeadlineExceeded") {
-            return kept(old);
+        let is_late = is("ProgressDeadlineExceeded");
+        if is_late || !snapshot.is_past(since, deadline) {
+            pass.waits |= !is_late;
+            return old.cloned();
         }
-        if !snapshot.is_past(since, deadline) {
-            pass.waits = true;
-            return kept(old);
-        }
-        let message = format!("ReplicaSet {:?} has timed out progressing.", new.id.name);
-        let late = made("ProgressDeadlineExceeded", "False", message);
-        Some(touched(before, late, &snapshot.now))
+        made("ProgressDeadlineExceeded", "False", &format!("{of_new} has timed out progressing."))
     }
 }
 
@@ -278,8 +273,9 @@ fn has_pods(snapshot: &Snapshot, set: &Object) -> bool {
 }
 
 fn resize(set: &Object, size: i64, pass: &mut Pass) {
+    let size = size.max(0);
     if replicas(set) != size {
-        pass.steps.push(Step::Patch(set.id.clone(), json!({"spec": {"replicas": size.max(0)}})));
+        pass.steps.push(Step::Patch(set.id.clone(), json!({"spec": {"replicas": size}})));
     }
 }
 
@@ -296,7 +292,10 @@ pub(super) fn sync_replica_set(snapshot: &Snapshot, set: &Object, pass: &mut Pas
         pass.create_pod(set, "ReplicaSet", None, None);
     }
     // Those that do not work go first, then the newest.
-    pods.sort_by_key(|pod| (pod.is("Ready"), pod.text("/metadata/creationTimestamp").to_owned()));
+    pods.sort_by_key(|pod| {
+        let created = pod.text("/metadata/creationTimestamp").to_owned();
+        (!pod.text("/spec/nodeName").is_empty(), pod.is("Ready"), Reverse(created))
+    });
     let (gone, kept) = pods.split_at(pods.len().saturating_sub(wanted));
     gone.iter().for_each(|pod| pass.delete(pod));
 

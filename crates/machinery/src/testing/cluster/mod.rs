@@ -10,11 +10,18 @@
 //! - Each controller acts on what was there [`LATENCY`] ago, so a controller sees the states in between, such as a new
 //!   `observedGeneration` with old counts.
 //!
-//! Differences from the real ones: a rollout scales only the newest ReplicaSet, not all in proportion. A DaemonSet's
-//! pods get their node from its controller, and there is no `maxSurge`. The scheduler knows neither
-//! affinity to pods, nor `matchFields`, nor resources. A pod ends at once, has no IP, and its containers never restart by themselves. There are no Events, no
-//! quotas (so no `ReplicaFailure`), no defaults, no Endpoints, no revision on the Deployment itself, and a node that
-//! does not report keeps its pods.
+//! Differences from the real ones:
+//! - While several ReplicaSets have pods, scaling changes the newest one, not all in proportion.
+//! - A DaemonSet's pods get their node from its controller, and there is no `maxSurge`.
+//! - The scheduler knows neither affinity to pods, nor `matchFields`, `Gt` and `Lt`, nor resources. NoExecute ends no pod
+//!   but those of DaemonSets.
+//! - A pod ends at once, whatever its grace period. It has no IP, its containers never restart by themselves, and what a
+//!   test writes to its status is overwritten. One in a crash loop is Pending, and has no exit code.
+//! - Children are known by their owner reference only: nothing is adopted or released.
+//! - There are no Events, no quotas (so no `ReplicaFailure`), no defaults, no Endpoints, and no revision on the
+//!   Deployment itself. A node that does not report keeps its pods.
+//! - The writes of these controllers meet neither [`Server::admit`], nor [`Server::intercept`], nor faults, and are not in
+//!   [`Server::requests`].
 
 mod daemon_set;
 mod deployment;
@@ -30,7 +37,7 @@ use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::task::AbortHandle;
 
-use super::deletion::mark_or_remove;
+use super::deletion::{finalizers, mark_or_remove};
 use super::history::Id;
 use super::managers::Writer;
 use super::server::{Server, State};
@@ -105,7 +112,8 @@ impl Cluster {
         Cluster { server: server.clone(), states, task }
     }
 
-    /// From now on, each pod that has a node becomes what `state` returns for it.
+    /// From now on, each pod that has a node becomes what `state` returns for it. `state` must not use the server or
+    /// the cluster.
     pub fn pods_are(&self, state: impl FnMut(&Value) -> PodState + Send + 'static) {
         *self.states.lock() = Arc::new(Mutex::new(state));
         self.server.change(|_| {});
@@ -113,7 +121,6 @@ impl Cluster {
 }
 
 async fn run(server: Server, states: Arc<Mutex<States>>) {
-    let mut names = 0;
     loop {
         tokio::time::sleep(LATENCY).await;
         let mut seen = server.seen();
@@ -121,7 +128,7 @@ async fn run(server: Server, states: Arc<Mutex<States>>) {
         let mut waits = false;
         server.change_if(|state| {
             let snapshot = Snapshot::of(state);
-            let mut pass = Pass { steps: Vec::new(), waits: false, names };
+            let mut pass = Pass { steps: Vec::new(), waits: false, names: state.names };
             for deployment in snapshot.of_resource(DEPLOYMENTS) {
                 deployment::sync(&snapshot, deployment, &mut pass);
             }
@@ -134,7 +141,7 @@ async fn run(server: Server, states: Arc<Mutex<States>>) {
             pod::schedule(&snapshot, &mut pass);
             pod::run(&snapshot, &mut *states.lock(), &mut pass);
             end_namespaces(state, &snapshot, &mut pass);
-            (waits, names) = (pass.waits, pass.names);
+            (waits, state.names) = (pass.waits, pass.names);
             let before = state.history.version;
             pass.steps.into_iter().for_each(|step| state.take(step));
             state.history.version != before
@@ -153,8 +160,14 @@ fn end_namespaces(state: &State, snapshot: &Snapshot, pass: &mut Pass) {
     for namespace in ending {
         let inside: Vec<_> =
             state.history.all().filter(|(id, _)| id.namespace == namespace.id.name).collect();
-        if inside.is_empty() {
-            pass.steps.push(Step::Remove(namespace.id.clone()));
+        let is_held = !finalizers(&namespace.value).is_empty();
+        match inside.is_empty() {
+            true if is_held => {
+                let done = json!({"spec": {"finalizers": null}});
+                pass.steps.push(Step::Patch(namespace.id.clone(), done));
+            }
+            true => pass.steps.push(Step::Remove(namespace.id.clone())),
+            false => {}
         }
         let left = inside.into_iter().filter(|(_, o)| o["metadata"]["deletionTimestamp"].is_null());
         pass.steps.extend(left.map(|(id, _)| Step::Delete(id.clone())));
@@ -331,7 +344,9 @@ impl State {
                 if let Some(old) = old(self, &id) {
                     let mut new = (*old).clone();
                     json_patch::merge(&mut new, &patch);
-                    self.store(&id, new, writer(&id, false));
+                    if new != *old {
+                        self.store(&id, new, writer(&id, false));
+                    }
                 }
             }
             Step::Status(id, status) => {
@@ -396,29 +411,40 @@ fn hash(template: &Value) -> String {
     letters(template.to_string().bytes().fold(0xcbf2_9ce4_8422_2325, mix), 10)
 }
 
-/// Returns whether a pod may run on a node, by its `nodeSelector`, its required node affinity and its tolerations.
+/// Returns whether a pod may come to a node, by its `nodeSelector`, its required node affinity and its tolerations.
 fn fits(pod: &Value, node: &Object, is_daemon: bool) -> bool {
-    let selected = pod["nodeSelector"].as_object().into_iter().flatten();
-    let labels = node.at("/metadata/labels");
-    let is_selected = selected.into_iter().all(|(key, value)| labels[key] == *value);
-    let no_taints = Vec::new();
-    let taints = node.at("/spec/taints").as_array().unwrap_or(&no_taints);
-    let required = "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution";
-    let terms = pod.pointer(required).map(|required| &required["nodeSelectorTerms"]);
-    let is_near = terms.and_then(Value::as_array).is_none_or(|terms| {
-        terms.iter().any(|term| {
-            let all = term["matchExpressions"].as_array().into_iter().flatten();
-            all.into_iter().all(|expression| matches(expression, labels))
-        })
-    });
     let open = node.at("/spec/unschedulable") != true || is_daemon;
-    is_selected
-        && is_near
-        && open
-        && taints
-            .iter()
+    open && is_selected(pod, node)
+        && taints(node)
             .filter(|taint| taint["effect"] != "PreferNoSchedule")
             .all(|taint| is_daemon && is_tolerated_by_daemons(taint) || is_tolerated(pod, taint))
+}
+
+/// Returns whether a DaemonSet's pod that is on a node stays there: only NoExecute ends it.
+fn may_stay(pod: &Value, node: &Object) -> bool {
+    is_selected(pod, node)
+        && taints(node)
+            .filter(|taint| taint["effect"] == "NoExecute")
+            .all(|taint| is_tolerated_by_daemons(taint) || is_tolerated(pod, taint))
+}
+
+fn taints(node: &Object) -> impl Iterator<Item = &Value> {
+    node.at("/spec/taints").as_array().into_iter().flatten()
+}
+
+/// Returns whether the labels of a node are those that a pod asks for.
+fn is_selected(pod: &Value, node: &Object) -> bool {
+    let labels = node.at("/metadata/labels");
+    let mut selected = pod["nodeSelector"].as_object().into_iter().flatten();
+    let required = "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution";
+    let terms = pod.pointer(required).map(|required| &required["nodeSelectorTerms"]);
+    selected.all(|(key, value)| labels[key] == *value)
+        && terms.and_then(Value::as_array).is_none_or(|terms| {
+            terms.iter().any(|term| {
+                let mut all = term["matchExpressions"].as_array().into_iter().flatten();
+                all.all(|expression| matches(expression, labels))
+            })
+        })
 }
 
 /// Returns whether labels match an expression of a node selector.
