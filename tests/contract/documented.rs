@@ -149,6 +149,7 @@ const NOT_RUN: &[&str] = &[
     "MEMCACHED_IMAGE=memcached:1.6.38-alpine cargo run",
     "cargo test",
     "KUBERNETES_VERSIONS=all cargo test --test contract -- --ignored versions",
+    "cargo run --example demo",
     "hack/demo.sh --once",
     "hack/demo.sh --kubeconfig FILE",
 ];
