@@ -76,6 +76,7 @@
 mod history;
 mod fault;
 mod server;
+mod running;
 mod request;
 mod crd;
 mod schema;
@@ -85,6 +86,7 @@ mod selection;
 mod list;
 mod object;
 mod deletion;
+mod user;
 mod watch;
 mod cluster;
 mod seeds;

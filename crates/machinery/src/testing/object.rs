@@ -12,15 +12,15 @@ use super::deletion::{self, leaves};
 use super::fault::Fault;
 use super::history::Id;
 use super::managers::Writer;
-use super::request::{Ask, Refusal, body, failure, json_answer, refused, status, status_answer};
+use super::request::{Ask, Refusal, failure, json_answer, refused, status, status_answer};
 use super::server::{Answer, Server, State};
 
 /// The answer: code and body, or the refusal.
-type Outcome = Result<(u16, Arc<Value>), Refusal>;
+pub(super) type Outcome = Result<(u16, Arc<Value>), Refusal>;
 
 /// What a request carries.
 #[derive(Clone, Copy, PartialEq)]
-enum Content {
+pub(super) enum Content {
     Object,
     MergePatch,
     JsonPatch,
@@ -75,56 +75,6 @@ pub(super) fn object(server: &Server, head: &Parts, ask: &Ask, body: &[u8]) -> R
     match outcome {
         Ok((code, object)) => json_answer(code, &object),
         Err(refusal) => *refusal,
-    }
-}
-
-// === What a user does ===
-
-impl Server {
-    /// Creates an object, as `kubectl create` does: it gets defaults, and is validated.
-    ///
-    /// # Errors
-    ///
-    /// The metav1.Status of the refusal.
-    pub fn create(&self, id: &Id, object: Value) -> Result<Arc<Value>, Value> {
-        self.by_somebody(|state, by| {
-            let old = state.history.now(id);
-            create(state, id, old.as_deref(), object, by)
-        })
-    }
-
-    /// Changes an object by a JSON merge patch, as `kubectl patch --type=merge` does.
-    ///
-    /// # Errors
-    ///
-    /// The metav1.Status of the refusal.
-    pub fn patch(&self, id: &Id, patch: &Value) -> Result<Arc<Value>, Value> {
-        self.by_somebody(|state, by| match state.history.now(id) {
-            Some(old) => self::patch(state, id, &old, patch, Content::MergePatch, by),
-            None => Err(failure(Fault::NotServed).into()),
-        })
-    }
-
-    /// Deletes an object, as `kubectl delete --wait=false` does: finalizers and the grace period of a pod keep it.
-    pub fn delete(&self, id: &Id) {
-        self.change(|state| {
-            if let Some(old) = state.history.now(id) {
-                deletion::delete(state, id, &old, None);
-            }
-        });
-    }
-
-    fn by_somebody(
-        &self,
-        write: impl FnOnce(&mut State, Writer) -> Outcome,
-    ) -> Result<Arc<Value>, Value> {
-        let mut outcome = None;
-        self.change(|state| outcome = Some(write(state, Writer::somebody())));
-        match outcome {
-            Some(Ok((_, object))) => Ok(object),
-            Some(Err(refusal)) => Err(body(*refusal)),
-            None => Err(Value::Null),
-        }
     }
 }
 
@@ -201,7 +151,13 @@ fn invalid(why: &str) -> Refusal {
     status_answer(422, "Invalid", why).into()
 }
 
-fn create(state: &mut State, id: &Id, old: Option<&Value>, mut body: Value, by: Writer) -> Outcome {
+pub(super) fn create(
+    state: &mut State,
+    id: &Id,
+    old: Option<&Value>,
+    mut body: Value,
+    by: Writer,
+) -> Outcome {
     if !body["metadata"].is_object() {
         body["metadata"] = json!({});
     }
@@ -283,7 +239,7 @@ fn put(state: &mut State, id: &Id, old: &Arc<Value>, mut new: Value, by: Writer)
     update(state, id, old, new, is_status)
 }
 
-fn patch(
+pub(super) fn patch(
     state: &mut State,
     id: &Id,
     old: &Arc<Value>,

@@ -3,10 +3,9 @@
 use std::collections::{BTreeMap, HashSet};
 use std::future::Future;
 use std::io;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -26,8 +25,6 @@ use super::request::Received;
 use super::schema::Type;
 use crate::client::{Client, Options};
 use crate::clock;
-use crate::manager::Manager;
-use crate::shutdown::Shutdown;
 
 /// The body of a response.
 pub(super) type Answer = UnsyncBoxBody<Bytes, io::Error>;
@@ -35,15 +32,12 @@ pub(super) type Answer = UnsyncBoxBody<Bytes, io::Error>;
 /// 2026-01-01T00:00:00Z, in seconds.
 const BEGIN: i64 = 1_767_225_600;
 
-/// Longest duration of a test, in tokio's time.
-const LONGEST: Duration = Duration::from_secs(3600);
-
 /// An API server in memory. Cheap to clone; all clones are the same server.
 #[derive(Clone)]
 pub struct Server {
     state: Arc<Mutex<State>>,
     /// Woken by every change. Unlike a `sync::watch`, it wakes in the order of waiting, so a seed determines it.
-    changed: Arc<Notify>,
+    pub(super) changed: Arc<Notify>,
 }
 
 /// See [`Server::intercept`].
@@ -55,7 +49,7 @@ pub(super) type Admission = Arc<dyn Fn(&mut Value) -> Result<(), Value> + Send +
 pub(super) struct State {
     pub(super) history: History,
     /// The number of changes, of objects or of something else.
-    changes: u64,
+    pub(super) changes: u64,
     /// Watches cannot begin before this version: the window of the watch cache.
     pub(super) window: u64,
     pub(super) rng: fastrand::Rng,
@@ -145,63 +139,7 @@ impl Server {
         Ok(())
     }
 
-    // === Running a controller ===
-
-    /// Runs the controllers of `manager` on this server until `test` is done, then stops them as SIGTERM does.
-    /// Returns what `test` returns.
-    ///
-    /// Use it with tokio's paused time (`#[tokio::test(start_paused = true)]`): then retries, timeouts and
-    /// [`settled`](Server::settled) take no real time.
-    ///
-    /// # Panics
-    ///
-    /// If the manager is wired wrongly, if a controller ends with an error, or if `test` takes more than an hour of
-    /// tokio's time.
-    #[expect(clippy::panic, reason = "as an assertion, it fails the test")]
-    pub async fn run<T>(&self, manager: Manager, test: impl Future<Output = T>) -> T {
-        let program = manager.program(|options| Ok(self.client(options))).await;
-        let program = program.unwrap_or_else(|error| panic!("{error}"));
-        let shutdown = Shutdown::manual();
-        let stop = shutdown.clone();
-        let test = async {
-            let outcome = tokio::time::timeout(LONGEST, test).await;
-            stop.request();
-            outcome
-        };
-        let (ended, outcome) = tokio::join!(program.run(shutdown), test);
-        ended.unwrap_or_else(|error| panic!("a controller has ended: {error}"));
-        outcome.unwrap_or_else(|_| panic!("the test is not done after {LONGEST:?}"))
-    }
-
-    /// Completes when no request has come for this time, so no retry is due within it either. Watches do not count:
-    /// each is renewed every few minutes.
-    pub async fn settled(&self, quiet: Duration) {
-        let count = || {
-            let state = self.lock();
-            state.requests.iter().filter(|request| request.verb != "watch").count()
-        };
-        loop {
-            let before = count();
-            tokio::time::sleep(quiet).await;
-            if count() == before {
-                return;
-            }
-        }
-    }
-
     // === What others do to the objects ===
-
-    /// Creates or replaces an object, its status included, and returns its new version. The field manager `somebody`
-    /// owns what it changes.
-    pub fn put(&self, id: &Id, object: Value) -> u64 {
-        self.change(|state| state.store(id, object, Writer::somebody()))
-    }
-
-    /// Removes an object at once, whatever keeps it, and returns the version of the deletion. [`Server::delete`] is
-    /// what a user does.
-    pub fn remove(&self, id: &Id) -> u64 {
-        self.change(|state| drop(state.history.remove(id)))
-    }
 
     /// Something happens to other kinds. Returns the new version.
     pub fn bump(&self) -> u64 {
@@ -213,36 +151,6 @@ impl Server {
     /// Returns an object as it is now.
     pub fn get(&self, id: &Id) -> Option<Arc<Value>> {
         self.lock().history.now(id)
-    }
-
-    /// Completes when an object exists and is as `wanted`, and returns it. Sees every version from now on.
-    pub async fn until(&self, id: &Id, mut wanted: impl FnMut(&Value) -> bool) -> Arc<Value> {
-        let mut seen = self.seen();
-        let (mut from, mut object) = (self.version(), self.get(id));
-        loop {
-            if let Some(object) = object.filter(|object| wanted(object)) {
-                return object;
-            }
-            let (resource, namespace) = (id.resource.as_str(), Some(id.namespace.as_str()));
-            let now = self.version();
-            let changes = self.lock().history.changes(resource, namespace, from, now);
-            let mut of_it = changes.into_iter().filter(|change| {
-                change.verb != "DELETED" && change.object["metadata"]["name"] == *id.name
-            });
-            if let Some(found) = of_it.find(|change| wanted(&change.object)) {
-                return found.object;
-            }
-            (from, object) = (now, None);
-            self.changed_since(&mut seen).await;
-        }
-    }
-
-    /// Completes when a resource has no objects.
-    pub async fn until_gone(&self, resource: &str) {
-        let mut seen = self.seen();
-        while !self.objects(resource).is_empty() {
-            self.changed_since(&mut seen).await;
-        }
     }
 
     /// The objects of a resource as they are now.
@@ -412,14 +320,6 @@ impl Server {
         self.lock().faults.events()
     }
 
-    /// Completes when this many faults have struck.
-    pub async fn until_struck(&self, count: usize) {
-        let mut seen = self.seen();
-        while self.lock().faults.struck.len() < count {
-            self.changed_since(&mut seen).await;
-        }
-    }
-
     /// Returns the number of strikes of each fault.
     pub fn struck(&self) -> BTreeMap<String, u64> {
         self.lock().faults.by_name()
@@ -429,24 +329,6 @@ impl Server {
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock()
-    }
-
-    /// The number of changes so far.
-    pub(super) fn seen(&self) -> u64 {
-        self.lock().changes
-    }
-
-    /// Completes when something has changed since, and updates `seen`. Cancel-safe.
-    pub(super) async fn changed_since(&self, seen: &mut u64) {
-        loop {
-            let mut changed = pin!(self.changed.notified());
-            changed.as_mut().enable();
-            let now = self.seen();
-            if now != std::mem::replace(seen, now) {
-                return;
-            }
-            changed.await;
-        }
     }
 
     /// Changes the state and wakes the watches.

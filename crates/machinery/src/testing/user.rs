@@ -1,0 +1,73 @@
+//! What users do to the objects.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::deletion;
+use super::fault::Fault;
+use super::history::Id;
+use super::managers::Writer;
+use super::object::{self, Content, Outcome};
+use super::request::{body, failure};
+use super::server::{Server, State};
+
+impl Server {
+    /// Creates or replaces an object, its status included, and returns its new version. The field manager `somebody`
+    /// owns what it changes.
+    pub fn put(&self, id: &Id, object: Value) -> u64 {
+        self.change(|state| state.store(id, object, Writer::somebody()))
+    }
+
+    /// Creates an object, as `kubectl create` does. A custom resource of [`Server::crd`] gets defaults, and is validated.
+    ///
+    /// # Errors
+    ///
+    /// The metav1.Status of the refusal.
+    pub fn create(&self, id: &Id, object: Value) -> Result<Arc<Value>, Value> {
+        self.by_somebody(|state, by| {
+            let old = state.history.now(id);
+            object::create(state, id, old.as_deref(), object, by)
+        })
+    }
+
+    /// Changes an object by a JSON merge patch, as `kubectl patch --type=merge` does.
+    ///
+    /// # Errors
+    ///
+    /// The metav1.Status of the refusal.
+    pub fn patch(&self, id: &Id, patch: &Value) -> Result<Arc<Value>, Value> {
+        self.by_somebody(|state, by| match state.history.now(id) {
+            Some(old) => object::patch(state, id, &old, patch, Content::MergePatch, by),
+            None => Err(failure(Fault::NotServed).into()),
+        })
+    }
+
+    /// Deletes an object, as `kubectl delete --wait=false` does: finalizers and the grace period of a pod keep it.
+    pub fn delete(&self, id: &Id) {
+        self.change(|state| {
+            if let Some(old) = state.history.now(id) {
+                deletion::delete(state, id, &old, None);
+            }
+        });
+    }
+
+    fn by_somebody(
+        &self,
+        write: impl FnOnce(&mut State, Writer) -> Outcome,
+    ) -> Result<Arc<Value>, Value> {
+        let mut outcome = None;
+        self.change(|state| outcome = Some(write(state, Writer::somebody())));
+        match outcome {
+            Some(Ok((_, object))) => Ok(object),
+            Some(Err(refusal)) => Err(body(*refusal)),
+            None => Err(Value::Null),
+        }
+    }
+
+    /// Removes an object at once, whatever keeps it, and returns the version of the deletion. [`Server::delete`] is
+    /// what a user does.
+    pub fn remove(&self, id: &Id) -> u64 {
+        self.change(|state| drop(state.history.remove(id)))
+    }
+}
