@@ -45,41 +45,6 @@ fn operators_writes_to(world: &World, resource: &str) -> Vec<Entry> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_edit_writes_once_each_child_that_it_concerns() {
-    let (world, _operator) = World::with_operator_at("app-writes", "baseline").await;
-    let spec = json!({"image": "shop:1", "ports": [{"port": 80}]});
-    world.create(APP, app(&spec)).await.unwrap();
-    world.until(APP, "shop", is_ready).await;
-    let mut expected = (1, 1);
-    for (spec, to_deployment, to_service) in [
-        (json!({"replicas": 2}), 1, 0),
-        (json!({"envs": [{"name": "A", "value": "1"}]}), 1, 0),
-        // The Service is also labelled with the version that it leads to.
-        (json!({"image": "shop:2"}), 1, 1),
-        (json!({"image": "mirror.example.com/shop:2"}), 1, 0),
-        (json!({"ports": [{"port": 81, "targetPort": 80}]}), 0, 1),
-        (json!({"ports": [{"port": 81, "targetPort": 8080}]}), 1, 1),
-    ] {
-        edit(&world, spec.clone()).await;
-        expected = (expected.0 + to_deployment, expected.1 + to_service);
-        let count = |resource: &str| operators_writes_to(&world, resource).len();
-        let counted = || (count("deployments"), count("services"));
-        // A write appears in the log a little after its effect can be seen.
-        let logged = async {
-            while counted().0 < expected.0 || counted().1 < expected.1 {
-                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-            }
-        };
-        let logged = tokio::time::timeout(std::time::Duration::from_secs(30), logged).await;
-        assert!(
-            logged.is_ok() && counted() == expected,
-            "{spec}: {:?}, not {expected:?}",
-            counted()
-        );
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn the_sample_nginx_app_gets_a_deployment_and_a_service() {
     let (world, _operator) = World::with_operator_at("nginx-app", "baseline").await;
     let sample = std::fs::read_to_string("artifacts/examples/nginx-app.yaml").unwrap();
@@ -105,22 +70,6 @@ async fn the_sample_nginx_app_gets_a_deployment_and_a_service() {
     let service = world.get(SERVICE, "nginx-app").await.unwrap();
     assert_eq!(service["spec"]["ports"][0]["port"], 8080);
     assert_eq!(service["spec"]["ports"][0]["targetPort"], 80);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn replicas_default_to_one_and_follow_the_spec_down_to_none() {
-    let (world, _operator) = World::with_operator_at("app-replicas", "baseline").await;
-    let created = world.create(APP, app(&json!({"image": "shop:1"}))).await.unwrap();
-    assert_eq!(created["spec"]["replicas"], 1);
-    for replicas in [1, 3, 0, 2] {
-        edit(&world, json!({"replicas": replicas})).await;
-        let deployment = world.get(DEPLOYMENT, "shop").await.unwrap();
-        assert_eq!(deployment["spec"]["replicas"], replicas);
-    }
-    let refused = world.patch(APP, "shop", json!({"spec": {"replicas": -1}})).await.unwrap_err();
-    assert!(refused.contains("spec.replicas"), "{refused}");
-    let refused = world.create(APP, json!({"metadata": {"name": "x"}, "spec": {}})).await;
-    assert!(refused.unwrap_err().contains("spec.image"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -168,43 +117,6 @@ async fn a_node_port_that_is_asked_for_is_given_and_can_be_given_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ports_are_added_changed_and_removed_and_the_service_goes_with_the_last() {
-    let (world, _operator) = World::with_operator_at("app-ports", "baseline").await;
-    world.create(APP, app(&json!({"image": "shop:1"}))).await.unwrap();
-    world.until(APP, "shop", is_ready).await;
-    assert!(world.get(SERVICE, "shop").await.is_none(), "a Service without ports");
-    assert!(container(&world).await["ports"].is_null());
-
-    edit(&world, json!({"ports": [{"port": 80}]})).await;
-    assert_eq!(all(&service_ports(&world).await, "port"), [80]);
-    assert_eq!(container(&world).await["ports"][0]["containerPort"], 80);
-
-    edit(&world, json!({"ports": [{"port": 80}, {"port": 53, "protocol": "UDP"}]})).await;
-    let ports = service_ports(&world).await;
-    assert_eq!(all(&ports, "port"), [53, 80]);
-    assert_eq!(all(&ports, "protocol"), ["UDP", "TCP"]);
-
-    // The same number with another protocol.
-    edit(&world, json!({"ports": [{"port": 53}, {"port": 53, "protocol": "UDP"}]})).await;
-    assert_eq!(all(&service_ports(&world).await, "port"), [53, 53]);
-
-    edit(&world, json!({"ports": [{"port": 81, "targetPort": 8081}]})).await;
-    let ports = service_ports(&world).await;
-    assert_eq!(
-        (all(&ports, "port"), all(&ports, "targetPort")),
-        (vec![json!(81)], vec![json!(8081)])
-    );
-    let ports = container(&world).await["ports"].clone();
-    assert_eq!(all(ports.as_array().unwrap(), "containerPort"), [8081]);
-
-    edit(&world, json!({"ports": []})).await;
-    world.until_gone(SERVICE, "shop").await;
-    assert!(container(&world).await["ports"].is_null());
-    edit(&world, json!({"ports": [{"port": 80}]})).await;
-    assert_eq!(all(&service_ports(&world).await, "port"), [80]);
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn quantities_are_compared_by_value() {
     let (world, _operator) = World::with_operator_at("app-quantities", "baseline").await;
     let resources =
@@ -242,29 +154,6 @@ async fn a_quantity_finer_than_a_thousandth_is_carried_out() {
     assert_eq!(container(&world).await["resources"]["limits"]["cpu"], "63m");
     edit(&world, json!({"replicas": 2})).await;
     assert_eq!(operators_writes_to_the_deployment(&world).len(), 2);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn envs_are_added_changed_and_removed() {
-    let (world, _operator) = World::with_operator_at("app-envs", "baseline").await;
-    let env = json!([{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]);
-    world.create(APP, app(&json!({"image": "shop:1", "envs": env}))).await.unwrap();
-    world.until(APP, "shop", is_ready).await;
-    let node = json!({"fieldRef": {"apiVersion": "v1", "fieldPath": "spec.nodeName"}});
-    for env in [
-        env,
-        json!([{"name": "A", "value": "1"}, {"name": "B", "value": "3"}, {"name": "C", "value": "x"}]),
-        // A value becomes a source, and a source becomes a value.
-        json!([{"name": "A", "valueFrom": node}, {"name": "C", "value": "x"}]),
-        json!([{"name": "A", "value": "1"}]),
-        json!([{"name": "B", "value": "x"}, {"name": "A", "value": "$(B)"}]),
-        json!([{"name": "A", "value": "$(B)"}, {"name": "B", "value": "x"}]),
-    ] {
-        edit(&world, json!({"envs": env})).await;
-        assert_eq!(container(&world).await["env"], env);
-    }
-    edit(&world, json!({"envs": null})).await;
-    assert!(container(&world).await["env"].is_null());
 }
 
 #[tokio::test(flavor = "multi_thread")]

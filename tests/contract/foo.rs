@@ -162,43 +162,6 @@ async fn the_manager_applies_a_deployment_that_it_takes_over_once_and_changes_no
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_foo_costs_one_write_of_its_deployment_and_one_per_status() {
-    let world = world("foo-costs").await;
-    world.forbid("none", "pods").await;
-    let _program = start(&world).await;
-    world.create(FOO, foo("one", "one", 1)).await.unwrap();
-    world.until(FOO, "one", |foo| available(foo) == 0).await;
-    world.create(FOO, foo("two", "two", 1)).await.unwrap();
-    world.until(FOO, "two", |foo| available(foo) == 0).await;
-    for resource in ["deployments", "foos"] {
-        let writes = writes_of(&world, resource);
-        // OwnerReferencesPermissionEnforcement refuses owners of a kind that is new to it, for a moment.
-        let is_of_one = |write: &&Entry| write.name == "one" && write.code < 400;
-        assert_eq!(writes.iter().filter(is_of_one).count(), 1, "{writes:#?}");
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_deployment_is_scaled_with_its_foo_and_restored_and_else_left_alone() {
-    let world = world("foo-scaled").await;
-    let _program = start(&world).await;
-    world.create(FOO, foo("one", "one", 1)).await.unwrap();
-    world.until(FOO, "one", |foo| available(foo) == 1).await;
-    let note = json!({"metadata": {"annotations": {"note": "mine"}}});
-    world.patch(DEPLOYMENT, "one", note).await.unwrap();
-
-    world.patch(FOO, "one", json!({"spec": {"replicas": 3}})).await.unwrap();
-    world.until(FOO, "one", |foo| available(foo) == 3).await;
-    world.patch(DEPLOYMENT, "one", json!({"spec": {"replicas": 5}})).await.unwrap();
-    let restored = world.until(DEPLOYMENT, "one", |d| d["spec"]["replicas"] == 3).await;
-    assert_eq!(restored["metadata"]["annotations"]["note"], "mine");
-
-    world.delete(DEPLOYMENT, "one").await;
-    let other = |d: &Value| d["metadata"]["uid"] != restored["metadata"]["uid"];
-    world.until(DEPLOYMENT, "one", other).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_deployment_of_somebody_else_is_never_touched_and_its_name_is_taken_when_free() {
     let world = world("foo-exists").await;
     let program = start(&world).await;
@@ -234,35 +197,6 @@ async fn an_empty_deployment_name_is_reported_and_not_retried() {
     // Once it has a name, it is a Foo like any other.
     world.patch(FOO, "one", json!({"spec": {"deploymentName": "one"}})).await.unwrap();
     world.until(FOO, "one", |foo| available(foo) == 1).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_program_that_finds_everything_in_place_writes_nothing() {
-    let world = world("foo-silent").await;
-    let program = start(&world).await;
-    for name in ["one", "two", "three"] {
-        world.create(FOO, foo(name, name, 1)).await.unwrap();
-        world.until(FOO, name, |foo| available(foo) == 1).await;
-    }
-    drop(program);
-    // By time, since the API server logs a write a little after it can be seen.
-    let restarted = jiff::Timestamp::now();
-    let _program = start(&world).await;
-    fence(&world).await;
-    let writes = operator_writes(&world);
-    let since = |w: &&Entry| w.received > restarted && w.name != "fence";
-    let needless: Vec<_> = writes.iter().filter(since).collect();
-    assert!(needless.is_empty(), "{needless:#?}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_deployment_goes_with_its_foo() {
-    let world = world("foo-deleted").await;
-    let _program = start(&world).await;
-    world.create(FOO, foo("one", "one", 1)).await.unwrap();
-    world.until(FOO, "one", |foo| available(foo) == 1).await;
-    world.delete(FOO, "one").await;
-    world.until_gone(DEPLOYMENT, "one").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

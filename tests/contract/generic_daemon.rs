@@ -50,35 +50,6 @@ async fn the_sample_syslog_runs_on_exactly_the_labelled_nodes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_follows_when_the_label_in_its_spec_changes() {
-    let (world, _operator) = World::with_operator_at("follows-spec", "baseline").await;
-    world.create(GENERIC_DAEMON, daemon("agent", Some("logs=true"))).await.unwrap();
-    world.until(GENERIC_DAEMON, "agent", installed(2)).await;
-    let to = |label: Value| json!({"spec": {"label": label}});
-    world.patch(GENERIC_DAEMON, "agent", to(json!("disk=ssd"))).await.unwrap();
-    world.until(GENERIC_DAEMON, "agent", installed(1)).await;
-    world.patch(GENERIC_DAEMON, "agent", to(json!("disk=floppy"))).await.unwrap();
-    world.until(GENERIC_DAEMON, "agent", installed(0)).await;
-    let all = nodes(&world, None).await.len() as i64;
-    world.patch(GENERIC_DAEMON, "agent", to(Value::Null)).await.unwrap();
-    world.until(GENERIC_DAEMON, "agent", installed(all)).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_new_image_reaches_every_node_and_installed_counts_only_those_up_to_date() {
-    let (world, _operator) = World::with_operator_at("new-image", "baseline").await;
-    world.create(GENERIC_DAEMON, daemon("agent", Some("logs"))).await.unwrap();
-    world.until(GENERIC_DAEMON, "agent", installed(2)).await;
-    world.patch(GENERIC_DAEMON, "agent", json!({"spec": {"image": "agent:2"}})).await.unwrap();
-    world.until(GENERIC_DAEMON, "agent", installed(2)).await;
-    for pod in world.list(POD).await {
-        if pod["metadata"]["deletionTimestamp"].is_null() {
-            assert_eq!(pod["spec"]["containers"][0]["image"], "agent:2");
-        }
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn what_could_not_be_a_node_label_or_an_image_is_refused_with_what_is_allowed() {
     let world = World::new("bad-daemons", "baseline").await;
     let long = "x".repeat(64);

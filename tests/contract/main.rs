@@ -28,7 +28,6 @@ mod roles;
 mod diagnostics;
 mod app;
 mod generated;
-mod others;
 mod selectors;
 mod inherited_labels;
 mod autoscaler;
@@ -36,7 +35,6 @@ mod pod_security;
 mod admission;
 mod by_hand;
 mod waiting;
-mod children;
 
 // Promises of the example program.
 mod examples;
@@ -92,7 +90,6 @@ mod memory;
 mod taken_away;
 mod restore;
 mod namespace_deletion;
-mod storms;
 mod wall_clock;
 
 // Foundations of the other tests.

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::world::{
-    APP, BUDGET, DEPLOYMENT, EVENT, MEMCACHED, POD, SERVICE, World, conditions, has_condition,
-    is_ready, memcached,
+    APP, BUDGET, DEPLOYMENT, MEMCACHED, POD, SERVICE, World, conditions, has_condition, is_ready,
+    memcached,
 };
 
 fn is_available(object: &Value) -> bool {
@@ -68,25 +68,6 @@ async fn an_untouched_memcached_is_honest_before_any_controller_ran() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nodes_are_the_sorted_names_of_its_pods() {
-    let (world, _operator) = World::with_operator("nodes-sorted").await;
-    world.create(MEMCACHED, memcached("cart", 3)).await.unwrap();
-    let found = world
-        .until(MEMCACHED, "cart", |m| {
-            is_available(m) && m["status"]["nodes"].as_array().is_some_and(|n| n.len() == 3)
-        })
-        .await;
-    let mut pods: Vec<Value> =
-        world.list(POD).await.iter().map(|pod| pod["metadata"]["name"].clone()).collect();
-    pods.sort_by(|a, b| a.as_str().cmp(&b.as_str()));
-    assert_eq!(found["status"]["nodes"], Value::Array(pods));
-    assert_eq!(
-        (&found["status"]["size"], &found["status"]["readyReplicas"]),
-        (&json!(3), &json!(3))
-    );
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn an_evicted_pod_is_no_node_and_with_another_in_its_place_it_is_ready_again() {
     let (world, _operator) = World::with_operator("evicted").await;
     world.create(MEMCACHED, memcached("cart", 3)).await.unwrap();
@@ -100,58 +81,6 @@ async fn an_evicted_pod_is_no_node_and_with_another_in_its_place_it_is_ready_aga
         .collect();
     live.sort_by(|a, b| a.as_str().cmp(&b.as_str()));
     assert_eq!(after["status"]["nodes"], Value::Array(live));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn kubectl_scale_works_through_the_scale_subresource() {
-    let (world, _operator) = World::with_operator("kubectl-scale").await;
-    world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
-    world.until(MEMCACHED, "cart", is_available).await;
-    world.kubectl(&["scale", "memcached", "cart", "--replicas=3"]).unwrap();
-    let scaled =
-        world.until(MEMCACHED, "cart", |m| is_available(m) && m["status"]["size"] == 3).await;
-    let selector = scaled["status"]["selector"].as_str().unwrap();
-    let pods = world.kubectl(&["get", "pods", "-l", selector, "-o", "name"]).unwrap();
-    assert_eq!(pods.lines().count(), 3, "an autoscaler finds the pods by {selector}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn deletion_runs_the_finalizer_and_says_so() {
-    let (world, _operator) = World::with_operator("finalizer").await;
-    world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
-    let found = world
-        .until(MEMCACHED, "cart", |m| {
-            is_available(m) && m["metadata"]["finalizers"] == json!(["cache.example.com/finalizer"])
-        })
-        .await;
-    // A foreign finalizer holds the object, so that its last state can be read.
-    world
-        .patch(
-            MEMCACHED,
-            "cart",
-            json!({"metadata": {"finalizers": ["cache.example.com/finalizer", "example.com/keep"],
-                "resourceVersion": found["metadata"]["resourceVersion"]}}),
-        )
-        .await
-        .or(world
-            .patch(MEMCACHED, "cart", json!({"metadata": {"finalizers": ["cache.example.com/finalizer", "example.com/keep"]}}))
-            .await)
-        .unwrap();
-    world.delete(MEMCACHED, "cart").await;
-    let last = world
-        .until(MEMCACHED, "cart", |m| m["metadata"]["finalizers"] == json!(["example.com/keep"]))
-        .await;
-    let degraded = conditions(&last).find(|c| c["type"] == "Degraded").unwrap();
-    assert_eq!((&degraded["status"], &degraded["reason"]), (&json!("True"), &json!("Finalizing")));
-    assert_eq!(
-        degraded["message"],
-        "Finalizer operations for custom resource cart name were successfully accomplished"
-    );
-    let event = world.until_event("cart", "Deleting").await;
-    assert_eq!(event["type"], "Warning");
-    assert_eq!(event["note"], "Custom Resource cart is being deleted from the namespace finalizer");
-    world.patch(MEMCACHED, "cart", json!({"metadata": {"finalizers": null}})).await.unwrap();
-    world.until_gone(MEMCACHED, "cart").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -175,25 +104,6 @@ async fn quota_that_forbids_is_told_and_heals_when_it_is_raised() {
     let raised = json!({"spec": {"hard": {"count/deployments.apps": "5"}}});
     world.patch(crate::world::QUOTA, "tight", raised).await.unwrap();
     world.until(MEMCACHED, "cart", is_available).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn two_memcacheds_in_a_namespace_share_no_pod() {
-    let (world, _operator) = World::with_operator("two-of-them").await;
-    for name in ["one", "two"] {
-        world.create(MEMCACHED, memcached(name, 2)).await.unwrap();
-    }
-    for name in ["one", "two"] {
-        let found = world
-            .until(MEMCACHED, name, |m| {
-                is_available(m) && m["status"]["nodes"].as_array().is_some_and(|n| n.len() == 2)
-            })
-            .await;
-        for node in found["status"]["nodes"].as_array().unwrap() {
-            assert!(node.as_str().unwrap().starts_with(&format!("{name}-")), "{node}");
-        }
-    }
-    assert!(!world.list(EVENT).await.iter().any(|e| e["reason"] == "ErrResourceExists"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -241,4 +151,32 @@ async fn the_samples_for_production_become_ready() {
     let selector = json!({"matchLabels": {"cache.example.com/memcached": "sessions"}});
     assert_eq!(spread["labelSelector"], selector);
     assert_eq!(pod["containers"][0]["resources"]["limits"]["memory"], "1300Mi");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_autoscaler_scales_a_memcached_by_its_scale_subresource_and_nobody_reverses_it() {
+    let (world, _operator) = World::with_operator("autoscaled").await;
+    let object = json!({"metadata": {"name": "cart"}, "spec": {"size": 1}});
+    world.create(MEMCACHED, object).await.unwrap();
+    world.until(MEMCACHED, "cart", is_ready).await;
+    let path = format!("{}/cart/scale", MEMCACHED.path(&world.namespace));
+    for size in [3, 2, 0, 1] {
+        let scaled = world.patch_at(&path, json!({"spec": {"replicas": size}})).await.unwrap();
+        // Zero is omitted.
+        assert_eq!(scaled["spec"]["replicas"].as_i64().unwrap_or(0), size);
+        let ready = world.until(MEMCACHED, "cart", is_ready).await;
+        assert_eq!(
+            (&ready["spec"]["size"], &ready["status"]["size"]),
+            (&json!(size), &json!(size))
+        );
+        let deployment = world.get(DEPLOYMENT, "cart").await.unwrap();
+        assert_eq!(deployment["spec"]["replicas"], size);
+    }
+    let refused = world.patch_at(&path, json!({"spec": {"replicas": 4}})).await.unwrap_err();
+    assert!(refused.contains("spec.size"), "{refused}");
+    // The scale that an autoscaler reads to find and count the pods.
+    let get = (http::Method::GET, "application/json", Value::Null);
+    let scale = world.send(get.0, &path, get.1, get.2).await.unwrap();
+    assert_eq!(scale["status"]["replicas"], 1);
+    assert_eq!(scale["status"]["selector"], "cache.example.com/memcached=cart");
 }

@@ -9,8 +9,6 @@ use crate::world::{
     is_ready,
 };
 
-const RECORD: &str = "workload-operator.example.com/applied";
-
 /// A custom resource of each kind, and the kinds of its children.
 fn one_of_each() -> [(Kind, &'static str, Value, &'static [Kind]); 3] {
     let budget = json!({"maxUnavailable": 1});
@@ -176,51 +174,4 @@ async fn a_restored_child_of_an_older_state_is_adopted_and_brought_up_to_date() 
     let service = world.get(SERVICE, "shop").await.unwrap();
     let ports = service["spec"]["ports"].as_array().unwrap();
     assert_eq!((ports.len(), &ports[0]["port"]), (1, &json!(81)), "{service:#}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_has_no_record_or_is_another_custom_resources_is_left_alone() {
-    let (world, _operator) = World::with_operator_at("not-adopted", "baseline").await;
-    created(&world).await;
-    let backup = backed_up(&world).await;
-    for (kind, name, spec, _) in one_of_each() {
-        let of_pods = |(child, object): &&(Kind, Value)| {
-            [DEPLOYMENT, DAEMON_SET].contains(child) && object["metadata"]["name"] == name
-        };
-        let (child, good) = backup.iter().find(of_pods).unwrap();
-        for (field, key, value) in [
-            ("annotations", RECORD, Value::Null),
-            ("labels", "app.kubernetes.io/instance", json!("another")),
-            ("labels", "app.kubernetes.io/created-by", json!("another-controller")),
-        ] {
-            let mut object = good.clone();
-            let is_recorded = field == "labels";
-            match value {
-                Value::Null => drop(object["metadata"][field].as_object_mut().unwrap().remove(key)),
-                value => object["metadata"][field][key] = value,
-            }
-            let there = world.create(*child, object).await.unwrap();
-            world.create(kind, json!({"metadata": {"name": name}, "spec": spec})).await.unwrap();
-            world.until_condition(kind, name, "Ready", ("False", "ErrResourceExists")).await;
-            let still = world.get(*child, name).await.unwrap();
-            for part in ["uid", "labels", "ownerReferences", "generation"] {
-                assert_eq!(still["metadata"][part], there["metadata"][part], "{key}: {part}");
-            }
-            assert_eq!(still["metadata"]["annotations"][RECORD].is_string(), is_recorded);
-            if is_recorded {
-                world.delete(*child, name).await;
-            } else {
-                // It becomes known.
-                let record = json!({"metadata": {"annotations": {RECORD: "x"}}});
-                world.patch(*child, name, record).await.unwrap();
-            }
-            world.until(kind, name, is_ready).await;
-            let now = world.get(*child, name).await.unwrap();
-            assert_eq!(uid(&now) == uid(&there), !is_recorded, "{key}");
-            world.delete(kind, name).await;
-            world.until_gone(kind, name).await;
-            world.until_gone(*child, name).await;
-            world.until_gone(SERVICE, name).await;
-        }
-    }
 }

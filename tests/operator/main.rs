@@ -15,7 +15,9 @@ mod world;
 
 mod samples;
 
+mod edits;
 mod children;
 mod degraded;
 mod diagnostics;
+mod storms;
 mod crashes;

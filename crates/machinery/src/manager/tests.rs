@@ -14,7 +14,7 @@ use super::*;
 use crate::controller::{Action, Class, Problem, Reconciler};
 use crate::object::{Keep, Kind, Meta, ObjectKey};
 use crate::store::{Delta, Index};
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Site {
@@ -311,7 +311,7 @@ async fn a_status_of_another_controller_wakes_no_controller_that_filters() {
             let mut other = seen.get(SITE);
             other["status"] = json!({"pods": 1});
             seen.put(SITE, other.clone());
-            tokio::time::sleep(Duration::from_secs(1)).await;
+            sleep(Duration::from_secs(1)).await;
             other["metadata"]["generation"] = json!(2);
             other["status"] = json!({"pods": 2});
             seen.put(SITE, other);
@@ -383,7 +383,7 @@ async fn a_finalizer_is_there_before_the_first_reconcile_and_until_a_cleanup_suc
                 assert_eq!(steps.recv().await.unwrap(), format!("{step} {kept}"));
             }
             while seen.get(path)["metadata"]["finalizers"] != json!(["other.org/x"]) {
-                tokio::time::sleep(Duration::from_millis(1)).await;
+                sleep(Duration::from_millis(1)).await;
             }
         })
         .await;
@@ -426,7 +426,7 @@ async fn a_reconcile_adds_its_finalizer_and_writes_the_status_after_it() {
             seen.put(SITE, site);
             while steps.recv().await.unwrap() != "cleaned" {}
             while seen.find(SITE).is_some() {
-                tokio::time::sleep(Duration::from_millis(1)).await;
+                sleep(Duration::from_millis(1)).await;
             }
             let all = seen.requests();
             let status = all.iter().filter(|request| request.uri.contains("/status?"));
@@ -505,7 +505,7 @@ async fn in_a_namespace_that_goes_a_reconcile_is_done_and_a_cleanup_is_not() {
         .run(manager, async move {
             assert_eq!(passes.recv().await, Some("pass"));
             assert_eq!(passes.recv().await, Some("pass"), "for the finalizer");
-            tokio::time::sleep(Duration::from_secs(60)).await;
+            sleep(Duration::from_secs(60)).await;
             assert!(passes.try_recv().is_err(), "it is not retried");
             let mut site = seen.get(SITE);
             site["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
@@ -552,7 +552,7 @@ async fn a_problem_that_stays_is_told_once_and_again_after_a_success() {
             for _ in 0..6 {
                 passes.recv().await.unwrap();
             }
-            tokio::time::sleep(Duration::from_secs(10)).await;
+            sleep(Duration::from_secs(10)).await;
         })
         .await;
     let events = server.requests().into_iter().filter(|it| it.uri.contains("/events"));
@@ -1106,6 +1106,52 @@ async fn a_name_that_is_taken_is_left_alone_even_if_the_store_does_not_know_it()
     let again = cx.ensure::<Child>(desired(&json!({"size": 1}))).await.unwrap_err();
     assert_eq!(again.reason(), Some("ErrResourceExists"));
     assert_eq!(server.writes().len(), 1, "the store knows it now");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_that_is_not_watched_is_reported_and_one_that_was_relabelled_is_restored() {
+    let server = Server::default();
+    let labels = Arc::new(Mutex::new(json!({"app": "other"})));
+    let wanted = labels.clone();
+    let problems = Arc::<Mutex<Vec<String>>>::default();
+    let found = problems.clone();
+    let site = server.put(SITE, json!({}));
+    let manager = Manager::new("test")
+        .controller::<Site>()
+        .owns::<Child>()
+        .informer::<Child>(|builder| builder.labels("app=child"))
+        .reconcile(move |_: Arc<Site>, cx: Context<Site>| {
+            let (labels, found) = (wanted.lock().clone(), found.clone());
+            async move {
+                let child = json!({"metadata": {"name": "x", "labels": labels}});
+                let ensured = cx.ensure::<Child>(child).await;
+                found.lock().extend(ensured.as_ref().err().map(Problem::to_string));
+                ensured.map(|_| Action::Done)
+            }
+        });
+    let owner = json!({"apiVersion": "example.com/v1", "kind": "Site", "name": "a",
+        "uid": site["metadata"]["uid"], "controller": true});
+    server.put(CHILD, json!({"metadata": {"ownerReferences": [owner]}}));
+    let label = |value: &str| {
+        let mut child = server.get(CHILD);
+        child["metadata"]["labels"]["app"] = json!(value);
+        server.put(CHILD, child);
+    };
+    let test = async {
+        sleep(Duration::from_secs(1800)).await;
+        let told = problems.lock().len();
+        assert!((3..60).contains(&told), "{told} tries in half an hour");
+        let sentence = "Child \"x\" exists, but is not among those that the controller watches";
+        assert!(problems.lock()[0].starts_with(sentence), "{:?}", problems.lock());
+        *labels.lock() = json!({"app": "child"});
+        sleep(Duration::from_secs(1200)).await;
+        for other in ["child", "other"] {
+            label(other);
+            sleep(Duration::from_secs(1)).await;
+            assert_eq!(server.get(CHILD)["metadata"]["labels"]["app"], "child");
+        }
+    };
+    server.run(manager, test).await;
 }
 
 /// Has the child have another part of metadata, and shows it.
