@@ -188,7 +188,7 @@ impl Play {
 }
 
 fn id<V: Resource>(name: &str) -> Id {
-    id_in(&V::KIND.path(None), name)
+    id_in(&V::kind().path(None), name)
 }
 
 fn id_in(resource: &str, name: &str) -> Id {

@@ -107,9 +107,9 @@ pub enum KindName {
 impl KindName {
     fn kind(self) -> Kind {
         match self {
-            KindName::Memcached => Memcached::KIND,
-            KindName::GenericDaemon => GenericDaemon::KIND,
-            KindName::App => App::KIND,
+            KindName::Memcached => Memcached::kind(),
+            KindName::GenericDaemon => GenericDaemon::kind(),
+            KindName::App => App::kind(),
         }
     }
 }
@@ -194,7 +194,7 @@ async fn child<V: Resource + for<'de> Deserialize<'de>>(
     key: &ObjectKey,
     facts: &mut Facts,
 ) -> Result<Option<V>, client::Error> {
-    let child = match client.read(&V::KIND, key).await {
+    let child = match client.read(&V::kind(), key).await {
         Ok(child) => child,
         Err(error) if error.is_not_found() => return Ok(None),
         Err(error) if error.is_forbidden() => {

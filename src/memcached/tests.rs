@@ -396,7 +396,7 @@ fn with_more_pods_than_asked_for_it_is_not_ready() {
 fn a_contested_field_is_no_failure_to_create_the_deployment() {
     let memcached = sample();
     let deployment = deployment(&memcached, rolled_out(2));
-    let name = Name { kind: Deployment::KIND, key: memcached.key().clone() };
+    let name = Name { kind: Deployment::kind(), key: memcached.key().clone() };
     let field = Some("metadata.labels".to_owned());
     let contested =
         Problem::Contested { name: name.clone(), field, wait: std::time::Duration::ZERO };

@@ -122,7 +122,9 @@ impl<S: ChildSpec> Object for Child<S> {
 }
 
 impl<S: ChildSpec> Resource for Child<S> {
-    const KIND: Kind = S::KIND;
+    fn kind() -> Kind {
+        S::KIND
+    }
 }
 
 impl<'de, S: ChildSpec> Deserialize<'de> for Child<S> {
@@ -216,8 +218,8 @@ impl Keep for Own {
     fn label(key: &str) -> bool {
         labels::is_ours(key) || labels::is_inherited(key)
     }
-    fn annotation(key: &str) -> bool {
-        [Own::APPLIED, Own::ADMITTED].contains(&key)
+    fn annotation(_: &str) -> bool {
+        false
     }
 }
 

@@ -331,7 +331,7 @@ mod tests {
     use crate::workload::services::Service;
 
     fn name() -> Name {
-        Name { kind: Service::KIND, key: ObjectKey::new("ns", "a") }
+        Name { kind: Service::kind(), key: ObjectKey::new("ns", "a") }
     }
 
     #[test]

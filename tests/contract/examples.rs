@@ -242,3 +242,39 @@ async fn objects_of_a_kind_known_at_run_time_are_counted() {
     assert!(said.contains("the API server serves no Gadget in apps/v1"), "{said}");
     assert_eq!(unknown.status.code(), Some(1));
 }
+
+const TASK: Kind = Kind::new("example.com", "v1", "Task", "tasks");
+const JOB: Kind = Kind::new("batch", "v1", "Job", "jobs");
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_of_derived_types_runs_its_job_once() {
+    let world = World::new("tasks", "baseline").await;
+    let kubeconfig = world.plane().kubeconfig();
+    let typed = program("typed").await;
+    let mut command = Command::new(&typed);
+    command.env("KUBECONFIG", kubeconfig);
+    let program = OperatorProcess::of(command);
+    // It waits for its kind, and goes on by itself.
+    program.logged("not served").await;
+    let printed = Command::new(&typed).arg("crd").output().await.unwrap();
+    let definition: Value = serde_json::from_slice(&printed.stdout).unwrap();
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    world.post(definitions, definition).await.unwrap();
+    program.logged("Ready to work").await;
+
+    let spec = json!({"image": "batch:1", "command": ["run"]});
+    let task = json!({"metadata": {"name": "once"}, "spec": &spec});
+    world.plane().kubectl(&["wait", "--for=condition=Established", "crd/tasks.example.com"]);
+    world.create(TASK, task).await.unwrap();
+    // The pod of a Job ends by itself on these nodes.
+    world.until_condition(TASK, "once", "Complete", ("True", "Succeeded")).await;
+    let job = world.get(JOB, "once").await.unwrap();
+    assert_eq!(job["metadata"]["ownerReferences"][0]["kind"], "Task");
+    world.delete(JOB, "once").await;
+    world.until_gone(JOB, "once").await;
+    world.patch(TASK, "once", json!({"metadata": {"labels": {"again": "no"}}})).await.unwrap();
+    let second = json!({"metadata": {"name": "second"}, "spec": spec});
+    world.create(TASK, second).await.unwrap();
+    world.until_condition(TASK, "second", "Complete", ("True", "Succeeded")).await;
+    assert!(world.get(JOB, "once").await.is_none(), "it ran once");
+}

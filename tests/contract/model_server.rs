@@ -221,11 +221,11 @@ workload_operator::view!(ConfigMap: Kind::namespaced("", "v1", "ConfigMap", "con
 async fn deleted<V: Resource>(client: &Client, name: &str, finalizers: Value) -> Deletion {
     let key = ObjectKey::new(NAMESPACES[0], name);
     let mut body = json!({
-        "apiVersion": V::KIND.api_version(),
-        "kind": V::KIND.kind,
+        "apiVersion": V::kind().api_version(),
+        "kind": V::kind().kind,
         "metadata": {"name": name, "finalizers": finalizers},
     });
-    if V::KIND.kind == "Service" {
+    if V::kind().kind == "Service" {
         body["spec"] = json!({"ports": [{"port": 80}]});
     }
     let made = client.create::<V>(&key, &body).await.unwrap();

@@ -5,7 +5,7 @@
 use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
 use controller_machinery::controller::{Action, Problem};
-use controller_machinery::manager::{Applied, Context, Manager};
+use controller_machinery::manager::{Context, Manager};
 use controller_machinery::object::{InternedStr, Kind, Meta};
 use controller_machinery::view;
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,7 @@ struct Foo {
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Deployment {
-    metadata: Meta<Applied>,
+    metadata: Meta,
     spec: Spec,
     #[serde(default)]
     status: Status,
@@ -44,7 +44,7 @@ struct Status {
 }
 
 view!(Foo: Kind::namespaced("samplecontroller.k8s.io", "v1alpha1", "Foo", "foos"));
-view!(Deployment { metadata: Meta<Applied> }: Kind::namespaced("apps", "v1", "Deployment", "deployments"));
+view!(Deployment: Kind::namespaced("apps", "v1", "Deployment", "deployments"));
 
 /// One reconcile: brings a Foo's Deployment and its status to what they should be.
 async fn reconcile(foo: Arc<Foo>, cx: Context<Foo>) -> Result<Action, Problem> {

@@ -199,7 +199,7 @@ async fn main() -> Result<(), ExitError> {
         Controller::new("foo", reconciler, Options { workers, connectivity, ..Options::default() });
 
     foos.handle(enqueue::for_object(controller.handle()));
-    deployments.handle(enqueue::for_owner(controller.handle(), Foo::KIND));
+    deployments.handle(enqueue::for_owner(controller.handle(), Foo::kind()));
     deployments.handle(enqueue::waiting_when_freed(controller.handle()));
 
     let program = program.controller(controller).task("the sink of Events", |stop| async move {

@@ -8,7 +8,7 @@ use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use clap::Parser;
 use controller_machinery::controller::{Action, Problem};
-use controller_machinery::manager::{Applied, Condition, Context, Manager};
+use controller_machinery::manager::{Condition, Context, Manager};
 use controller_machinery::object::{InternedStr, Kind, Meta, ObjectKey};
 use controller_machinery::{identity::Identity, view};
 use serde::{Deserialize, Serialize};
@@ -42,7 +42,7 @@ macro_rules! child {
     ($name:ident, $($kind:expr),*) => {
         #[derive(Debug, Serialize, Deserialize)]
         struct $name {
-            metadata: Meta<Applied>,
+            metadata: Meta,
             #[serde(default)]
             spec: Value,
             #[serde(default)]
@@ -50,7 +50,7 @@ macro_rules! child {
             #[serde(default)]
             status: Value,
         }
-        view!($name { metadata: Meta<Applied> }: Kind::namespaced($($kind),*));
+        view!($name: Kind::namespaced($($kind),*));
     };
 }
 

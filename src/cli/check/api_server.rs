@@ -240,14 +240,14 @@ const NAME: &str = "workload-operator-check";
 /// A kind, a valid spec and an invalid one.
 fn specs() -> [(Kind, Value, Value); 3] {
     [
-        (Memcached::KIND, json!({"size": 1}), json!({"size": -1})),
+        (Memcached::kind(), json!({"size": 1}), json!({"size": -1})),
         (
-            GenericDaemon::KIND,
+            GenericDaemon::kind(),
             json!({"image": "example.com/agent:1", "label": "logs"}),
             json!({"image": "example.com/agent:1", "label": "not a label"}),
         ),
         (
-            App::KIND,
+            App::kind(),
             json!({"replicas": 1, "image": "example.com/app:1"}),
             json!({"replicas": -1, "image": "example.com/app:1"}),
         ),

@@ -382,7 +382,7 @@ async fn matched(target: &Target<'_>) -> Result<Finding, Error> {
     let mut daemons = Vec::new();
     for namespace in if some.is_empty() { &everywhere[..] } else { &some[..] } {
         let scope = Scope { namespace: namespace.clone(), ..Scope::default() };
-        match client.read_all(&GenericDaemon::KIND, &scope).await {
+        match client.read_all(&GenericDaemon::kind(), &scope).await {
             Ok(found) => daemons.extend(found),
             // Another check reports that.
             Err(error) if error.is_not_found() => return Ok(G001.skip("there is no such kind")),

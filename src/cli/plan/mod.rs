@@ -217,7 +217,7 @@ async fn add<V: Resource>(
         // Without the CRD, there is nothing to change.
         Err(error) if error.is_not_served() => {}
         Err(error) if error.is_forbidden() => {
-            left_out.insert(format!("{} are left out: {error}", V::KIND.plural));
+            left_out.insert(format!("{} are left out: {error}", V::kind().plural));
         }
         listed => drop(listed?),
     }

@@ -185,7 +185,7 @@ async fn a_rollout_makes_progress_after_counts_of_an_older_generation() {
 #[test]
 fn a_contested_record_of_the_operator_itself_is_another_installation() {
     let key = crate::object::ObjectKey::new("shop", "cart");
-    let name = Name { kind: crate::workload::Deployment::KIND, key };
+    let name = Name { kind: crate::workload::Deployment::kind(), key };
     let of = |field: &str| contested(&name, Some(field));
     let applied = format!("metadata.annotations.{RECORD}applied");
     assert!(of(&applied).starts_with("Another installation of this operator"));

@@ -143,7 +143,7 @@ impl Client {
 
     /// Returns the kind of `V`.
     pub(crate) fn kind<V: Resource>(&self) -> Kind {
-        if V::KIND == Kind::RUNTIME { self.kind.unwrap_or(Kind::RUNTIME) } else { V::KIND }
+        if V::kind() == Kind::RUNTIME { self.kind.unwrap_or(Kind::RUNTIME) } else { V::kind() }
     }
 
     /// Reads one object with a quorum read.

@@ -68,7 +68,7 @@ pub fn for_mapped<V: Object>(
 pub fn waiting_when_freed<V: Resource>(
     handle: Handle,
 ) -> impl Fn(&Delta<V>, bool) + Send + Sync + 'static {
-    debug_assert!(V::KIND != Kind::RUNTIME, "no reconcile waits for a name of no kind");
+    debug_assert!(V::kind() != Kind::RUNTIME, "no reconcile waits for a name of no kind");
     move |delta, _| {
         let freed = match delta {
             Delta::Added(..) => false,
@@ -76,7 +76,7 @@ pub fn waiting_when_freed<V: Resource>(
             Delta::Deleted(..) => true,
         };
         if freed {
-            handle.wake_waiting(Name { kind: V::KIND, key: delta.object().key().clone() });
+            handle.wake_waiting(Name { kind: V::kind(), key: delta.object().key().clone() });
         }
     }
 }

@@ -163,13 +163,13 @@ impl Problem {
 
     /// Creates the problem for a name of kind `C` that belongs to an object that no `V` controls.
     pub fn not_owned<V: Resource, C: Resource>(key: &ObjectKey) -> Problem {
-        let name = Name { kind: C::KIND, key: key.clone() };
-        Problem::NotOwned { owner: V::KIND.kind.to_string(), name }
+        let name = Name { kind: C::kind(), key: key.clone() };
+        Problem::NotOwned { owner: V::kind().kind.to_string(), name }
     }
 
     /// Creates the problem for an object of kind `C` that has to be deleted first.
     pub(crate) fn terminating<C: Resource>(key: &ObjectKey) -> Problem {
-        Problem::Terminating(Name { kind: C::KIND, key: key.clone() })
+        Problem::Terminating(Name { kind: C::kind(), key: key.clone() })
     }
 
     /// Creates the problem for a field of a `C` that is changed again and again, or, without a field, for a `C` that is
@@ -179,7 +179,7 @@ impl Problem {
         field: Option<String>,
         wait: Duration,
     ) -> Problem {
-        Problem::Contested { name: Name { kind: C::KIND, key: key.clone() }, field, wait }
+        Problem::Contested { name: Name { kind: C::kind(), key: key.clone() }, field, wait }
     }
 
     /// Marks this problem as reported by the reconciler itself.

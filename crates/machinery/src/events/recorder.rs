@@ -148,10 +148,10 @@ impl Dropped {
 impl Regarding {
     /// Returns a reference to this object of a compile-time kind. For one of [`Kind::RUNTIME`], set the fields.
     pub fn object<V: Resource>(object: &V) -> Regarding {
-        debug_assert!(V::KIND != Kind::RUNTIME, "an Event about no kind is shown nowhere");
+        debug_assert!(V::kind() != Kind::RUNTIME, "an Event about no kind is shown nowhere");
         Regarding {
-            api_version: V::KIND.api_version().into(),
-            kind: V::KIND.kind.into(),
+            api_version: V::kind().api_version().into(),
+            kind: V::kind().kind.into(),
             key: object.key().clone(),
             uid: object.uid(),
         }

@@ -358,7 +358,7 @@ mod tests {
         let unnamed = Informer::<Dynamic>::builder(client()).refused();
         let why = unnamed.expect("it is refused").to_string();
         assert!(why.contains("Informer::<Dynamic>::builder(client.of(kind))"), "{why}");
-        let named = Informer::<Dynamic>::builder(client().of(Node::KIND));
+        let named = Informer::<Dynamic>::builder(client().of(Node::kind()));
         assert!(named.refused().is_none());
         let index = Index::by_controller::<Dynamic>();
         assert!(refusal(builder().index(index)).await.contains("would find nothing"));

@@ -61,7 +61,7 @@ impl Api for Client {
         let result = match step {
             Step::Create(record) => {
                 let metadata = Meta::<Nothing>::named(key.clone());
-                let body = json!({"apiVersion": Lease::KIND.api_version(), "kind": "Lease",
+                let body = json!({"apiVersion": Lease::kind().api_version(), "kind": "Lease",
                     "metadata": metadata, "spec": record});
                 self.create::<Lease>(key, &body).await
             }

@@ -87,7 +87,7 @@ fn waiting_when_known<W: Resource>(
             && new.owner.is_none()
             && (&old.labels, &old.annotations) != (&new.labels, &new.annotations)
         {
-            handle.wake_waiting(Name { kind: W::KIND, key: new.key.clone() });
+            handle.wake_waiting(Name { kind: W::kind(), key: new.key.clone() });
         }
     }
 }
@@ -138,7 +138,7 @@ impl<V: Resource> ControllerBuilder<V> {
         let declared = vec![manager.declarations.read::<V>()];
         let options = manager.defaults.clone();
         // Leaked once per controller: names are `'static` labels.
-        let name = V::KIND.kind.to_ascii_lowercase().leak();
+        let name = V::kind().kind.to_ascii_lowercase().leak();
         ControllerBuilder {
             manager,
             name,
@@ -211,16 +211,16 @@ impl<V: Resource> ControllerBuilder<V> {
     /// object that needs a name that is taken is enqueued when that name becomes free, or when the object that has
     /// it changes and can perhaps be adopted ([`EnsureOptions::adopt`](super::EnsureOptions::adopt)).
     pub fn owns<C: Resource>(mut self) -> Self {
-        if V::KIND.namespaced && !C::KIND.namespaced {
+        if V::kind().namespaced && !C::kind().namespaced {
             let (controller, view) = (self.name, wiring::view::<C>());
             self.faults.push(WiringError::OwnsClusterScoped { controller, view });
         }
         self.owned.push(self.manager.declarations.own::<V, C>());
         let note = |parts: &ControllerDeps| {
-            Ok(enqueue::note_lost_children::<C>(parts.lost_children.clone(), V::KIND))
+            Ok(enqueue::note_lost_children::<C>(parts.lost_children.clone(), V::kind()))
         };
         self.bookkeeping.push(handler_of::<C, _>(note));
-        self.handler::<C, _>(|handle| enqueue::for_owner(handle, V::KIND))
+        self.handler::<C, _>(|handle| enqueue::for_owner(handle, V::kind()))
             .handler::<C, _>(enqueue::waiting_when_freed)
             .handler::<C, _>(waiting_when_known)
     }
@@ -251,7 +251,7 @@ impl<V: Resource> ControllerBuilder<V> {
         mut self,
         keys: impl Fn(&V) -> Vec<ObjectKey> + Send + Sync + 'static,
     ) -> Self {
-        let kind = R::KIND.resource();
+        let kind = R::kind().resource();
         // Unique, as the controller can be renamed and several can refer to one kind.
         let name = format!("references {} to {kind}", self.manager.declarations.next_reference());
         let index = Index::new(&name, move |object: &V, each| {

@@ -27,20 +27,6 @@ use crate::controller::{Name, Problem};
 use crate::object::{InternedStr, Keep, Meta, ObjectKey, Owner, Resource};
 use crate::store::Store;
 
-/// Annotations that [`Context::ensure`] needs in the metadata of an owned object: `Meta<Applied>`. Your own [`Keep`]
-/// has to keep these two as well and can rename them.
-#[derive(Debug, Clone, Copy)]
-pub enum Applied {}
-
-impl Keep for Applied {
-    fn label(_: &str) -> bool {
-        false
-    }
-    fn annotation(key: &str) -> bool {
-        [Applied::APPLIED, Applied::ADMITTED].contains(&key)
-    }
-}
-
 /// Options of [`Context::ensure_with`] for an object that exists.
 pub struct EnsureOptions<'a, C> {
     pub(super) immutable: &'static [&'static str],
@@ -251,7 +237,7 @@ impl<V: Resource> Context<V> {
                 if is_again {
                     throttle.wrote(creation, desired.hash, now);
                 }
-                let note = format!("Created {} {}", C::KIND.kind, desired.key.name());
+                let note = format!("Created {} {}", C::kind().kind, desired.key.name());
                 self.publish_write::<C>("Created", &note);
                 self.applied(children, desired, options, (created, false)).await
             }
@@ -267,9 +253,9 @@ impl<V: Resource> Context<V> {
             }
             // The namespace is missing. A namespaced owner is about to be deleted with it.
             Err(error)
-                if error.code() == Some(404) && !error.is_not_served() && !V::KIND.namespaced =>
+                if error.code() == Some(404) && !error.is_not_served() && !V::kind().namespaced =>
             {
-                let (kind, key) = (C::KIND.kind, &desired.key);
+                let (kind, key) = (C::kind().kind, &desired.key);
                 let what = format!("the namespace of {kind} {key} does not exist: create it");
                 Err(Problem::forbidden("ErrNoNamespace", what))
             }
@@ -295,7 +281,7 @@ impl<V: Resource> Context<V> {
             return Ok(child);
         }
         if let Some(field) = options.immutable_of(&different, &*child) {
-            let name = Name { kind: C::KIND, key: key.clone() };
+            let name = Name { kind: C::kind(), key: key.clone() };
             return Err(Problem::Immutable { name, field });
         }
         let (throttle, now) = (&self.controller.throttle, Instant::now());
@@ -314,13 +300,16 @@ impl<V: Resource> Context<V> {
         throttle.wrote((child.uid(), 0), desired.hash, now);
         let is_changed = is_unseen || applied.meta().generation != meta.generation;
         if is_adopted {
-            self.publish_write::<C>("Adopted", &format!("Adopted {} {}", C::KIND.kind, key.name()));
+            self.publish_write::<C>(
+                "Adopted",
+                &format!("Adopted {} {}", C::kind().kind, key.name()),
+            );
         } else {
             self.publish_change(desired, &*child, is_applied, &different, is_changed);
         }
         let applied = self.applied(children, desired, options, (applied, is_unseen)).await?;
         if is_unseen && children.get(key).is_none() && !self.client().is_dry_run() {
-            let kind = C::KIND.kind;
+            let kind = C::kind().kind;
             let what = format!(
                 "{kind} {:?} exists, but is not among those that the controller watches: restore the \
                  labels that its informer selects, or delete it",
@@ -358,7 +347,7 @@ impl<V: Resource> Context<V> {
         was: &Different,
         is_changed: bool,
     ) {
-        let (kind, name) = (C::KIND.kind, desired.key.name());
+        let (kind, name) = (C::kind().kind, desired.key.name());
         if is_restored
             && !was.is_empty()
             && let Some(place) = blamed(was, child)
@@ -383,7 +372,7 @@ impl<V: Resource> Context<V> {
         let live = found.map_err(|error| failed::<V>("list", key, error))?;
         let live = live.map(|live| self.controller.objects.apply_read(live));
         if live.is_none_or(|live| live.uid() != self.object.uid() || live.meta().deleting) {
-            return Err(Problem::Terminating(Name { kind: V::KIND, key: key.clone() }));
+            return Err(Problem::Terminating(Name { kind: V::kind(), key: key.clone() }));
         }
         lost_children.lock().remove(key);
         Ok(())
@@ -426,7 +415,10 @@ impl<V: Resource> Context<V> {
                 Err(error) => return Err(failed::<C>("delete", key, error)),
             }
             self.controller.throttle.forget((self.object.uid(), key_hash::<C>(key)));
-            self.publish_write::<C>("Deleted", &format!("Deleted {} {}", C::KIND.kind, key.name()));
+            self.publish_write::<C>(
+                "Deleted",
+                &format!("Deleted {} {}", C::kind().kind, key.name()),
+            );
         }
         Ok(())
     }
@@ -445,16 +437,8 @@ impl<V: Resource> Context<V> {
         &self,
         mut desired: Value,
     ) -> Result<Desired, Problem> {
-        let (applied, admitted) = (C::Keep::APPLIED, C::Keep::ADMITTED);
-        if ![applied, admitted].iter().all(|annotation| C::Keep::annotation(annotation)) {
-            let view = view::<C>();
-            let what = format!(
-                "the view {view} does not keep the annotations {applied} and {admitted}: give it `metadata: \
-                 Meta<Applied>` and `view!({view} {{ metadata: Meta<Applied> }}: …)`"
-            );
-            return Err(Problem::terminal("ErrWiring", what));
-        }
-        if (C::KIND.group, C::KIND.kind) == ("", "Secret") && !desired["stringData"].is_null() {
+        let applied = C::Keep::APPLIED;
+        if (C::kind().group, C::kind().kind) == ("", "Secret") && !desired["stringData"].is_null() {
             // It is write-only: a key that is removed from it would stay in `data`.
             let what = "a Secret to be ensured has `stringData`: use `data`, with values in base64";
             return Err(Problem::terminal("ErrWiring", what));
@@ -463,10 +447,10 @@ impl<V: Resource> Context<V> {
         let key = self.child_key::<C>(&desired["metadata"])?;
         // Before the owner is filled in: the hash does not depend on it.
         let hash = hash(&Canonical::of(&desired));
-        desired["apiVersion"] = C::KIND.api_version().into();
-        desired["kind"] = C::KIND.kind.into();
+        desired["apiVersion"] = C::kind().api_version().into();
+        desired["kind"] = C::kind().kind.into();
         let metadata = &mut desired["metadata"];
-        if C::KIND.namespaced {
+        if C::kind().namespaced {
             metadata["namespace"] = json!(key.namespace());
         }
         metadata["ownerReferences"] = json!([self.object.as_owner()]);
@@ -482,7 +466,7 @@ impl<V: Resource> Context<V> {
 
     /// Returns the key of an owned object with this metadata.
     fn child_key<C: Resource>(&self, metadata: &Value) -> Result<ObjectKey, Problem> {
-        let kind = C::KIND.kind;
+        let kind = C::kind().kind;
         let unusable = |what: String| {
             Problem::terminal("ErrUnnamed", format!("a {kind} to be ensured has {what}"))
         };
@@ -492,22 +476,24 @@ impl<V: Resource> Context<V> {
         }
         let name = metadata["name"].as_str().filter(|name| client::is_name(name));
         let name = name.ok_or_else(|| unusable(format!("the name {}", metadata["name"])))?;
-        if !C::KIND.namespaced {
+        if !C::kind().namespaced {
             return Ok(ObjectKey::new("", name));
         }
         let (own, wanted) = (self.key().namespace(), &metadata["namespace"]);
         match wanted.as_str() {
-            None if V::KIND.namespaced && wanted.is_null() => Ok(ObjectKey::new(own.clone(), name)),
-            Some(namespace) if V::KIND.namespaced && *namespace == **own => {
+            None if V::kind().namespaced && wanted.is_null() => {
                 Ok(ObjectKey::new(own.clone(), name))
             }
-            Some(namespace) if !V::KIND.namespaced && client::is_name(namespace) => {
+            Some(namespace) if V::kind().namespaced && *namespace == **own => {
+                Ok(ObjectKey::new(own.clone(), name))
+            }
+            Some(namespace) if !V::kind().namespaced && client::is_name(namespace) => {
                 Ok(ObjectKey::new(namespace, name))
             }
             // The garbage collector would delete it.
-            Some(_) if V::KIND.namespaced => Err(unusable(format!(
+            Some(_) if V::kind().namespaced => Err(unusable(format!(
                 "the namespace {wanted}: children of a {} are in its own, {own:?}",
-                V::KIND.kind
+                V::kind().kind
             ))),
             _ => Err(unusable(format!("the namespace {wanted}: name one in its metadata"))),
         }
@@ -566,7 +552,7 @@ impl<V: Resource> Context<V> {
 
 /// Returns the hash of an owned object's kind and key.
 fn key_hash<C: Resource>(key: &ObjectKey) -> u64 {
-    hash(&json!([C::KIND.group, C::KIND.kind, key.namespace(), key.name()]))
+    hash(&json!([C::kind().group, C::kind().kind, key.namespace(), key.name()]))
 }
 
 /// Returns the annotation of this name.
@@ -626,7 +612,7 @@ pub(super) fn failed<C: Resource>(
     key: &ObjectKey,
     error: client::Error,
 ) -> Problem {
-    Problem::Call { verb, kind: C::KIND.kind, key: key.clone(), source: Box::new(error) }
+    Problem::Call { verb, kind: C::kind().kind, key: key.clone(), source: Box::new(error) }
 }
 
 /// Returns the part of `desired` that the view shows. Fails if the view cannot deserialize it.

@@ -8,11 +8,13 @@ use crate::object::{InternedStr, Object};
 
 /// An entry of `status.conditions` (metav1.Condition).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
     /// The described aspect, such as `Ready`.
     pub r#type: InternedStr,
     /// `True`, `False` or `Unknown`.
+    #[cfg_attr(feature = "schemars", schemars(extend("enum" = ["True", "False", "Unknown"])))]
     pub status: InternedStr,
     /// The reason in one word.
     pub reason: InternedStr,
@@ -23,6 +25,7 @@ pub struct Condition {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// Time of the last change of `status`.
+    #[cfg_attr(feature = "schemars", schemars(extend("format" = "date-time")))]
     pub last_transition_time: String,
 }
 

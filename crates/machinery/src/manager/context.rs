@@ -256,7 +256,7 @@ impl<V: Resource> Context<V> {
                 "Deleted" => "Delete",
                 _ => "Update",
             };
-            self.publish(Type::Normal, reason(C::KIND.kind, what), action, note);
+            self.publish(Type::Normal, reason(C::kind().kind, what), action, note);
         }
     }
 

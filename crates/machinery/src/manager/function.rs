@@ -149,7 +149,7 @@ fn in_terminating_namespace<V: Resource>(object: &V, problem: &Problem) -> Resul
     };
     // The object is deleted with its namespace and needs nothing. If it is being deleted, its finalizer may need the
     // object.
-    if V::KIND.namespaced && !object.meta().deleting && created_in == object.key().namespace() {
+    if V::kind().namespaced && !object.meta().deleting && created_in == object.key().namespace() {
         return Ok(Action::Done);
     }
     let told = Problem::forbidden("ErrNamespaceTerminating", problem.to_string());

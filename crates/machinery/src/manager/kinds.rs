@@ -120,7 +120,7 @@ impl Declarations {
 impl<V: Resource> Declared for Declaration<V> {
     fn build(self: Box<Self>, shared: &Shared) -> Box<dyn AnyInformer> {
         let mut builder = Informer::<V>::builder(shared.client.clone());
-        if V::KIND.namespaced {
+        if V::kind().namespaced {
             builder = builder.namespaces(shared.namespaces.iter().cloned());
         }
         if let Some(observer) = shared.reflector_observer() {

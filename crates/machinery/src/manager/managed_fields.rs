@@ -134,7 +134,7 @@ impl<V: Resource> Context<V> {
                 let claimed = fields.without_those_of_others(&json_of(child)?);
                 let mut operations =
                     fields.take_from_others(manager, &gone(&claimed, &desired.body));
-                operations.push(fields.claim(manager, &C::KIND.api_version(), &claimed));
+                operations.push(fields.claim(manager, &C::kind().api_version(), &claimed));
                 operations
             }
             None => Vec::new(),
@@ -514,7 +514,9 @@ impl<C: Resource> Object for ManagedFields<C> {
 }
 
 impl<C: Resource> Resource for ManagedFields<C> {
-    const KIND: Kind = C::KIND;
+    fn kind() -> Kind {
+        C::kind()
+    }
 }
 
 impl<'de, C: Resource> Deserialize<'de> for ManagedFields<C> {

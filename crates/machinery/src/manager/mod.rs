@@ -51,7 +51,7 @@ mod lease_events;
 mod observed;
 
 pub use builder::ControllerBuilder;
-pub use children::{Applied, EnsureOptions};
+pub use children::EnsureOptions;
 pub use conditions::{Condition, ConditionStatus};
 pub use context::Context;
 pub use kinds::ControllerDeps;

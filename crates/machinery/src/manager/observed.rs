@@ -121,7 +121,7 @@ impl Shared {
             metrics.watch_informer(informer);
         }
         let informer = informer.clone();
-        self.observed.ready.add(format!("informer-{}", V::KIND.resource()), move || {
+        self.observed.ready.add(format!("informer-{}", V::kind().resource()), move || {
             let scopes = informer.health();
             let one_is_live = scopes.iter().any(|(_, health)| health.state == State::Live);
             let mut without = String::new();

@@ -86,7 +86,7 @@ impl<V: Resource> Context<V> {
                 let what = format!(
                     "{} has no status subresource: add `subresources: {{status: {{}}}}` to its version in the \
                      CustomResourceDefinition",
-                    V::KIND.resource()
+                    V::kind().resource()
                 );
                 Problem::forbidden("ErrNoStatusSubresource", what)
             }

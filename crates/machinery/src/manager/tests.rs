@@ -1,6 +1,7 @@
 //! The manager against an API server in memory.
 
 mod server;
+mod typed;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use serde_json::{Value, json};
 use self::server::Server;
 use super::*;
 use crate::controller::{Action, Class, Problem, Reconciler};
-use crate::object::{Keep, Kind, Meta, ObjectKey};
+use crate::object::{Keep, Kind, Meta, Nothing, ObjectKey};
 use crate::store::{Delta, Index};
 use tokio::time::{Instant, sleep};
 
@@ -27,7 +28,7 @@ struct Site {
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Child {
-    metadata: Meta<Applied>,
+    metadata: Meta,
     #[serde(default)]
     spec: ChildSpec,
 }
@@ -50,7 +51,7 @@ struct Node {
 }
 
 crate::view!(Site: Kind::namespaced("example.com", "v1", "Site", "sites"));
-crate::view!(Child { metadata: Meta<Applied> }: Kind::namespaced("example.com", "v1", "Child", "children"));
+crate::view!(Child: Kind::namespaced("example.com", "v1", "Child", "children"));
 crate::view!(Secret: Kind::namespaced("", "v1", "Secret", "secrets"));
 crate::view!(Node: Kind::cluster_scoped("", "v1", "Node", "nodes"));
 
@@ -740,19 +741,20 @@ async fn a_second_installation_with_other_settings_is_told_by_the_record_that_it
     for _ in 0..5 {
         ensure(1).await.unwrap();
         let mut theirs = server.get(CHILD);
-        theirs["metadata"]["annotations"][Applied::APPLIED] = json!("foo/0123456789abcdef");
+        theirs["metadata"]["annotations"][<Nothing as Keep>::APPLIED] =
+            json!("foo/0123456789abcdef");
         theirs["spec"]["size"] = json!(2);
         server.put(CHILD, theirs);
         shows(&cx, &server);
     }
     ensure(1).await.unwrap();
     let mut theirs = server.get(CHILD);
-    theirs["metadata"]["annotations"][Applied::APPLIED] = json!("foo/0123456789abcdef");
+    theirs["metadata"]["annotations"][<Nothing as Keep>::APPLIED] = json!("foo/0123456789abcdef");
     server.put(CHILD, theirs);
     shows(&cx, &server);
     let contested = ensure(1).await.unwrap_err();
     let Problem::Contested { field: Some(field), .. } = &contested else { panic!("{contested:?}") };
-    assert_eq!(*field, format!("metadata.annotations.{}", Applied::APPLIED));
+    assert_eq!(*field, format!("metadata.annotations.{}", <Nothing as Keep>::APPLIED));
 }
 
 #[tokio::test(start_paused = true)]
@@ -906,12 +908,12 @@ async fn an_object_in_place_of_a_status_is_refused() {
 #[derive(Debug, serde::Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Login {
-    metadata: Meta<Applied>,
+    metadata: Meta,
     #[serde(default)]
     string_data: Value,
 }
 
-crate::view!(Login { metadata: Meta<Applied> }: Kind::namespaced("", "v1", "Secret", "secrets"));
+crate::view!(Login: Kind::namespaced("", "v1", "Secret", "secrets"));
 
 #[tokio::test]
 async fn a_secret_is_not_ensured_by_what_is_never_shown() {

@@ -100,6 +100,12 @@ impl From<&str> for InternedStr {
     }
 }
 
+impl From<&InternedStr> for InternedStr {
+    fn from(text: &InternedStr) -> InternedStr {
+        text.clone()
+    }
+}
+
 impl From<String> for InternedStr {
     fn from(text: String) -> InternedStr {
         InternedStr::new(&text)

@@ -10,7 +10,8 @@ use thin_vec::ThinVec;
 
 use super::{InternedStr, Labels, ObjectKey, ResourceVersion, Uid};
 
-/// Selects the labels and annotations that a view keeps. The others are skipped while parsing.
+/// Selects the labels and annotations that a view keeps. The others are skipped while parsing. The two annotations
+/// that `Context::ensure` writes are always kept.
 pub trait Keep: Clone + 'static {
     /// The annotation with the hash of what `Context::ensure` applied.
     const APPLIED: &'static str = "controller-machinery/applied";
@@ -23,7 +24,7 @@ pub trait Keep: Clone + 'static {
     fn annotation(key: &str) -> bool;
 }
 
-/// Keeps no label and no annotation.
+/// Keeps no label and no annotation of other programs.
 #[derive(Debug, Clone, Copy)]
 pub enum Nothing {}
 
@@ -72,7 +73,7 @@ pub struct Meta<K = Nothing> {
     pub shared: bool,
     /// The labels that `K` keeps.
     pub labels: Labels,
-    /// The annotations that `K` keeps.
+    /// The annotations that `K` keeps, and the two that `Context::ensure` writes.
     pub annotations: Labels,
     /// All finalizers, in order.
     pub finalizers: ThinVec<InternedStr>,
@@ -228,7 +229,9 @@ impl<'de, K: Keep> Visitor<'de> for MetaVisitor<K> {
                 Field::ManagedFields => meta.shared = map.next_value::<Managers>()?.is_shared(),
                 Field::Labels => meta.labels = map.next_value_seed(Filtered(K::label))?,
                 Field::Annotations => {
-                    meta.annotations = map.next_value_seed(Filtered(K::annotation))?;
+                    let kept =
+                        |key: &str| K::annotation(key) || [K::APPLIED, K::ADMITTED].contains(&key);
+                    meta.annotations = map.next_value_seed(Filtered(kept))?;
                 }
                 Field::Finalizers => {
                     meta.finalizers = map.next_value::<Option<_>>()?.unwrap_or_default();

@@ -12,7 +12,8 @@
 //!   field.
 //!
 //! A *view* is a small struct with a [`Meta`] and the fields that its user reads or owns. It implements [`Object`]
-//! and, to be listed and watched, [`Resource`].
+//! and, to be listed and watched, [`Resource`]. [`Typed`] makes a view of a whole object of a
+//! k8s-openapi type or of kube's derive.
 
 mod interner;
 mod interned_str;
@@ -23,6 +24,7 @@ mod labels;
 mod meta;
 mod quantity;
 mod resource;
+mod typed;
 #[cfg(test)]
 pub(crate) mod fixtures;
 
@@ -32,5 +34,6 @@ pub use labels::Labels;
 pub use meta::{Everything, Keep, Meta, Nothing, Owner};
 pub use quantity::Quantity;
 pub use resource::{Dynamic, Kind, Object, Resource};
+pub use typed::Typed;
 pub use uid::{ParseUidError, Uid};
 pub use version::ResourceVersion;

@@ -46,11 +46,11 @@ pub trait Object: Send + Sync + Debug + 'static {
 /// A view of one kind, which can be listed and watched. It decodes from the kind's JSON and skips unknown fields.
 pub trait Resource: Object + DeserializeOwned {
     /// The kind.
-    const KIND: Kind;
+    fn kind() -> Kind;
 
     /// Returns the owner reference that makes `self` the controller of an object.
     fn as_owner(&self) -> Owner {
-        Self::KIND.owner(self)
+        Self::kind().owner(self)
     }
 }
 
@@ -82,7 +82,7 @@ crate::view!(Dynamic { metadata: Meta<Everything> }: Kind::RUNTIME);
 /// }
 /// controller_machinery::view!(Pod: Kind::namespaced("", "v1", "Pod", "pods"));
 ///
-/// assert_eq!(Pod::KIND.path(Some("shop")), "/api/v1/namespaces/shop/pods");
+/// assert_eq!(Pod::kind().path(Some("shop")), "/api/v1/namespaces/shop/pods");
 /// ```
 #[macro_export]
 macro_rules! view {
@@ -98,7 +98,9 @@ macro_rules! view {
         }
 
         impl $crate::object::Resource for $view {
-            const KIND: $crate::object::Kind = $kind;
+            fn kind() -> $crate::object::Kind {
+                $kind
+            }
         }
     };
 }
@@ -181,7 +183,7 @@ impl Kind {
 }
 
 /// Returns the only copy of `name`, which is never freed.
-fn forever(name: &str) -> &'static str {
+pub(super) fn forever(name: &str) -> &'static str {
     static NAMES: Mutex<Vec<&str>> = Mutex::new(Vec::new());
     let mut names = NAMES.lock();
     if let Some(known) = names.iter().find(|known| **known == name) {

@@ -198,7 +198,7 @@ mod tests {
             });
         });
         let health = HealthHandle::new(Instant::now());
-        let mut feed = StoreFeed::new(writer, Arc::new(()), health.clone(), Thing::KIND);
+        let mut feed = StoreFeed::new(writer, Arc::new(()), health.clone(), Thing::kind());
         let meta: Value = json!({
             "name": "it", "namespace": "ns", "uid": uid(1), "resourceVersion": "5",
         });

@@ -671,7 +671,7 @@ fn writes() -> Vec<Row> {
     };
     let key = ObjectKey::new("default", "memcached-sample");
     let taken = Problem::not_owned::<Memcached, Deployment>(&key);
-    let name = Name { kind: Deployment::KIND, key };
+    let name = Name { kind: Deployment::kind(), key };
     let deleted = Problem::Contested { name, field: None, wait: Duration::ZERO };
     vec![
         row(

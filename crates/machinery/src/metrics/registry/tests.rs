@@ -59,13 +59,13 @@ fn requests_happen(metrics: &Metrics) {
     use client::Observer;
     let took = Duration::from_millis(300);
     for (verb, code) in [("list", 200), ("watch", 200), ("patch", 409), ("create", 0)] {
-        metrics.request(verb, &Deployment::KIND, code, took);
+        metrics.request(verb, &Deployment::kind(), code, took);
     }
 }
 
 async fn watches_happen(metrics: &Metrics) {
     use reflector::Observer;
-    let kind = &Deployment::KIND;
+    let kind = &Deployment::kind();
     metrics.list_began(kind, Reason::Start);
     metrics.list_failed(kind);
     metrics.list_began(kind, Reason::Start);

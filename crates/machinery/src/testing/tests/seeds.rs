@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::client::Preconditions;
 use crate::controller::{Action, Problem};
-use crate::manager::{Applied, Context, Lease, Manager};
+use crate::manager::{Context, Lease, Manager};
 use crate::object::{Kind, Meta, ObjectKey, ResourceVersion};
 use crate::testing::{Id, Received, Server, seeds};
 use crate::view;
@@ -25,13 +25,13 @@ struct Site {
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Page {
-    metadata: Meta<Applied>,
+    metadata: Meta,
     #[serde(default)]
     spec: Value,
 }
 
 view!(Site: Kind::namespaced("example.com", "v1", "Site", "sites"));
-view!(Page { metadata: Meta<Applied> }: Kind::namespaced("example.com", "v1", "Page", "pages"));
+view!(Page: Kind::namespaced("example.com", "v1", "Page", "pages"));
 
 const QUIET: Duration = Duration::from_secs(120);
 

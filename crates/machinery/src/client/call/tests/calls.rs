@@ -33,7 +33,7 @@ async fn an_overloaded_server_has_time_to_answer() {
     client.get::<Thing>(&key()).await.unwrap();
     client.apply::<Thing>(&key(), &json!({})).await.unwrap();
     list(&client).await.0.unwrap();
-    let kind = Thing::KIND;
+    let kind = Thing::kind();
     client.read_all(&kind, &Scope::default()).await.unwrap();
 }
 
