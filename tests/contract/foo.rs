@@ -171,7 +171,7 @@ async fn a_deployment_of_somebody_else_is_never_touched_and_its_name_is_taken_wh
     world.create(FOO, foo("one", "one", 1)).await.unwrap();
     let event = world.until_event("one", "ErrResourceExists").await;
     assert_eq!(event["type"], "Warning");
-    assert_eq!(event["note"], r#"Resource "one" already exists and is not managed by Foo"#);
+    assert_eq!(event["note"], "Deployment foo-exists/one already exists and is not managed by Foo");
     let written = writes_of(&world, "deployments").into_iter().find(|write| write.code < 300);
     assert!(written.is_none(), "{written:?}");
     assert_eq!(available(&world.get(FOO, "one").await.unwrap()), &Value::Null);

@@ -88,9 +88,8 @@ pub enum Problem {
         /// A sentence that states the problem and its solution.
         message: String,
     },
-    /// The desired name is taken by an object that the owner does not control. The text is that of Kubernetes'
-    /// sample-controller.
-    #[error("Resource {:?} already exists and is not managed by {owner}", .name.key.name())]
+    /// The desired name is taken by an object that the owner does not control.
+    #[error("{} {} already exists and is not managed by {owner}", .name.kind.kind, .name.key)]
     NotOwned {
         /// The kind of the owner, `Foo`.
         owner: String,

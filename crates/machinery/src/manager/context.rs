@@ -9,6 +9,7 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::compared::hash;
 use super::kinds::ControllerDeps;
 use super::throttle::{LastStatuses, Pace, WriteThrottle};
 use super::wiring::WiringError;
@@ -53,6 +54,8 @@ pub(super) struct ControllerState<V> {
 struct Reported {
     uid: Uid,
     reason: &'static str,
+    /// Hash of its sentence; `None` if only the reason is known.
+    note: Option<u64>,
     at: Instant,
     /// True if the current reconcile has found it.
     is_found: bool,
@@ -108,20 +111,33 @@ impl<V: Resource> ControllerState<V> {
         }
     }
 
-    /// Returns whether to report a problem of an object: only once while reconciles find it.
-    pub(super) fn is_news(&self, object: &V, reason: &'static str, now: Instant) -> bool {
+    /// Returns whether to report a problem of an object: only once while reconciles find it and describe it in the
+    /// same sentence.
+    pub(super) fn is_news(
+        &self,
+        object: &V,
+        reason: &'static str,
+        note: Option<&str>,
+        now: Instant,
+    ) -> bool {
+        let note = note.map(|note| hash(&note));
         let mut reported = self.reported.lock();
         let problems = reported.entry(object.key().clone()).or_default();
         problems.retain(|known| known.uid == object.uid());
-        if let Some(known) = problems.iter_mut().find(|known| known.reason == reason) {
+        let is_same = |known: &&mut Reported| {
+            let is_any = known.note.is_none() || note.is_none();
+            known.reason == reason && (is_any || known.note == note)
+        };
+        if let Some(known) = problems.iter_mut().find(is_same) {
             known.is_found = true;
+            known.note = note.or(known.note);
             let is_news = now.duration_since(known.at) >= AGAIN;
             if is_news {
                 known.at = now;
             }
             return is_news;
         }
-        problems.push(Reported { uid: object.uid(), reason, at: now, is_found: true });
+        problems.push(Reported { uid: object.uid(), reason, note, at: now, is_found: true });
         true
     }
 
@@ -260,10 +276,11 @@ impl<V: Resource> Context<V> {
         }
     }
 
-    /// Publishes a Warning about a problem of the object: once while reconciles find a problem with this reason, and
-    /// again after half an hour. A problem that `reconcile` returns as an error is published in the same way.
+    /// Publishes a Warning about a problem of the object: once while reconciles find it, again when its sentence
+    /// changes, and again after half an hour. A problem that `reconcile` returns as an error is published in the same
+    /// way.
     pub fn warn(&self, reason: &'static str, note: &str) {
-        if self.controller.is_news(&self.object, reason, Instant::now()) {
+        if self.controller.is_news(&self.object, reason, Some(note), Instant::now()) {
             self.event(Type::Warning, reason, note);
         }
     }
@@ -271,7 +288,7 @@ impl<V: Resource> Context<V> {
     /// Marks a problem as already reported, for example by the status before this process started: [`Context::warn`]
     /// does not publish it.
     pub fn note(&self, reason: &'static str) {
-        self.controller.is_news(&self.object, reason, Instant::now());
+        self.controller.is_news(&self.object, reason, None, Instant::now());
     }
 
     /// Publishes an Event about the object. `reason` is one CamelCase word, `note` a sentence.

@@ -444,7 +444,7 @@ async fn a_warning_that_a_reconcile_finds_again_is_not_published_again() {
     let news = |reason: Option<&'static str>| {
         cx.controller.begins(cx.key());
         let is_news =
-            reason.is_some_and(|it| cx.controller.is_news(&cx.object, it, Instant::now()));
+            reason.is_some_and(|it| cx.controller.is_news(&cx.object, it, None, Instant::now()));
         cx.controller.succeeded(cx.key());
         is_news
     };
@@ -453,12 +453,34 @@ async fn a_warning_that_a_reconcile_finds_again_is_not_published_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_warning_with_another_sentence_is_published_and_each_of_two_once() {
+    let server = Server::default();
+    let cx = context(&server);
+    let news = |notes: &[&'static str]| {
+        cx.controller.begins(cx.key());
+        let is_news = |it: &&'static str| {
+            cx.controller.is_news(&cx.object, "Taken", Some(it), Instant::now())
+        };
+        let news: Vec<_> = notes.iter().copied().filter(is_news).collect();
+        cx.controller.succeeded(cx.key());
+        news
+    };
+    cx.note("Taken");
+    assert!(news(&["in ns-a"]).is_empty(), "the status said so");
+    assert_eq!(news(&["in ns-a", "in ns-b"]), ["in ns-b"]);
+    assert!(news(&["in ns-a", "in ns-b"]).is_empty());
+    assert!(news(&["in ns-b"]).is_empty());
+    assert_eq!(news(&["in ns-a"]), ["in ns-a"], "it was over");
+}
+
+#[tokio::test(start_paused = true)]
 async fn two_problems_of_one_reconcile_are_each_published_once() {
     let server = Server::default();
     let cx = context(&server);
     let pass = |reasons: &[&'static str], fails: bool| {
         cx.controller.begins(cx.key());
-        let is_news = |it: &&'static str| cx.controller.is_news(&cx.object, it, Instant::now());
+        let is_news =
+            |it: &&'static str| cx.controller.is_news(&cx.object, it, None, Instant::now());
         let news: Vec<_> = reasons.iter().copied().filter(is_news).collect();
         if fails {
             cx.controller.failed(cx.key());
@@ -1103,7 +1125,7 @@ async fn a_name_that_is_taken_is_left_alone_even_if_the_store_does_not_know_it()
     let before = server.put(CHILD, json!({"spec": {"size": 7}}));
     let problem = cx.ensure::<Child>(desired(&json!({"size": 1}))).await.unwrap_err();
     assert_eq!((problem.reason(), problem.class()), (Some("ErrResourceExists"), Class::Waiting));
-    assert_eq!(problem.to_string(), r#"Resource "x" already exists and is not managed by Site"#);
+    assert_eq!(problem.to_string(), "Child ns/x already exists and is not managed by Site");
     assert_eq!(server.get(CHILD), before);
     let again = cx.ensure::<Child>(desired(&json!({"size": 1}))).await.unwrap_err();
     assert_eq!(again.reason(), Some("ErrResourceExists"));

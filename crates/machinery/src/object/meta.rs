@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
+use jiff::Timestamp;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use thin_vec::ThinVec;
@@ -64,6 +65,8 @@ pub struct Meta<K = Nothing> {
     pub generation: i64,
     /// True if `deletionTimestamp` is set.
     pub deleting: bool,
+    pub(super) created: Seconds,
+    pub(super) deleted: Seconds,
     /// The controller, if there is one.
     pub owner: Option<Owner>,
     /// True if a foreground deletion of the controller waits for this object (`blockOwnerDeletion`).
@@ -111,6 +114,8 @@ impl<K> Meta<K> {
             version: ResourceVersion::UNKNOWN,
             generation: 0,
             deleting: false,
+            created: Seconds::default(),
+            deleted: Seconds::default(),
             owner: None,
             blocks_owner: true,
             shared: true,
@@ -119,6 +124,16 @@ impl<K> Meta<K> {
             finalizers: ThinVec::new(),
             keep: PhantomData,
         }
+    }
+
+    /// Returns the creation time. `None` for an object not yet created.
+    pub fn created(&self) -> Option<Timestamp> {
+        self.created.timestamp()
+    }
+
+    /// Returns the time at which an object that is being deleted ends its grace period (`deletionTimestamp`).
+    pub fn deletion(&self) -> Option<Timestamp> {
+        self.deleted.timestamp()
     }
 
     /// Returns whether the object with this UID controls this one. False for [`Uid::NONE`].
@@ -189,6 +204,7 @@ enum Field {
     Uid,
     ResourceVersion,
     Generation,
+    CreationTimestamp,
     DeletionTimestamp,
     OwnerReferences,
     Labels,
@@ -218,8 +234,10 @@ impl<'de, K: Keep> Visitor<'de> for MetaVisitor<K> {
                 Field::Uid => meta.uid = map.next_value()?,
                 Field::ResourceVersion => meta.version = map.next_value()?,
                 Field::Generation => meta.generation = map.next_value()?,
+                Field::CreationTimestamp => meta.created = map.next_value()?,
                 Field::DeletionTimestamp => {
-                    meta.deleting = map.next_value::<Option<IgnoredAny>>()?.is_some();
+                    meta.deleted = map.next_value()?;
+                    meta.deleting = meta.deleted != Seconds::default();
                 }
                 Field::OwnerReferences => {
                     if let Some(Controller { owner, blocks }) = map.next_value::<Controllers>()?.0 {
@@ -243,6 +261,30 @@ impl<'de, K: Keep> Visitor<'de> for MetaVisitor<K> {
         // The name is empty for the metadata of a pod template or a list.
         meta.key = ObjectKey::new(namespace.unwrap_or_default(), name.unwrap_or_default());
         Ok(meta)
+    }
+}
+
+/// A time of the API server, which are whole seconds since 1970, in four bytes; 0 for none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Seconds(u32);
+
+impl Seconds {
+    fn timestamp(self) -> Option<Timestamp> {
+        Timestamp::from_second(self.0.into()).ok().filter(|_| self.0 > 0)
+    }
+}
+
+impl From<Timestamp> for Seconds {
+    /// Times before 1970 or after 2106 become the nearest time in between.
+    fn from(time: Timestamp) -> Seconds {
+        Seconds(u32::try_from(time.as_second().max(1)).unwrap_or(u32::MAX))
+    }
+}
+
+impl<'de> Deserialize<'de> for Seconds {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Seconds, D::Error> {
+        let time = Option::<Timestamp>::deserialize(deserializer)?;
+        Ok(time.map(Seconds::from).unwrap_or_default())
     }
 }
 
@@ -392,6 +434,8 @@ mod tests {
         assert_eq!(meta.key, ObjectKey::new("shop", "web"));
         assert_eq!(meta.version, ResourceVersion::new(42));
         assert_eq!((meta.generation, meta.deleting), (3, false));
+        assert_eq!(meta.created().unwrap().to_string(), "2026-01-01T00:00:00Z");
+        assert_eq!(meta.deletion(), None);
         assert_eq!(meta.labels.len(), 2);
         assert_eq!(meta.owner.as_ref().unwrap().kind, "App", "only the controller is kept");
         assert_eq!(&*meta.finalizers, [InternedStr::new("a/b")]);
@@ -444,7 +488,7 @@ mod tests {
     fn a_deletion_timestamp_of_null_is_none() {
         let meta: Meta = serde_json::from_str(r#"{"name":"a","deletionTimestamp":null}"#).unwrap();
         assert!(!meta.deleting);
-        let meta: Meta = serde_json::from_str(r#"{"name":"a","deletionTimestamp":"t"}"#).unwrap();
+        let meta: Meta = serde_json::from_str(r#"{"name":"a","deletionTimestamp":"2026-01-01T00:00:00Z"}"#).unwrap();
         assert!(meta.deleting);
     }
 }

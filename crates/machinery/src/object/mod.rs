@@ -33,7 +33,7 @@ pub use key::ObjectKey;
 pub use labels::Labels;
 pub use meta::{Everything, Keep, Meta, Nothing, Owner};
 pub use quantity::Quantity;
-pub use resource::{Dynamic, Kind, Object, Resource};
+pub use resource::{Dynamic, IsMeta, Kind, Object, Resource};
 pub use typed::Typed;
 pub use uid::{ParseUidError, Uid};
 pub use version::ResourceVersion;

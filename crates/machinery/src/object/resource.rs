@@ -69,6 +69,22 @@ pub struct Dynamic {
 
 crate::view!(Dynamic { metadata: Meta<Everything> }: Kind::RUNTIME);
 
+/// The metadata of a view that keeps what `K` selects. [`view!`](crate::view) uses it to explain a wrong declaration.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "the view keeps what `{K}` selects, but its metadata is `{Self}`",
+    note = "name the field and its type: `view!(MyView {{ metadata: Meta<K> }}: Kind::…)`"
+)]
+pub trait IsMeta<K> {
+    fn meta(&self) -> &Meta<K>;
+}
+
+impl<K> IsMeta<K> for Meta<K> {
+    fn meta(&self) -> &Meta<K> {
+        self
+    }
+}
+
 /// Makes a struct with a field `metadata: Meta` a view of a kind: [`Object`] and [`Resource`] in
 /// one line. A view that keeps labels or annotations, or whose field has another name, says so:
 /// `view!(Pod { meta: Meta<Labels> }: Kind::namespaced("", "v1", "Pod", "pods"))`.
@@ -93,7 +109,7 @@ macro_rules! view {
         impl $crate::object::Object for $view {
             type Keep = $keep;
             fn meta(&self) -> &$crate::object::Meta<$keep> {
-                &self.$field
+                $crate::object::IsMeta::<$keep>::meta(&self.$field)
             }
         }
 

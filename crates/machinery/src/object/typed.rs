@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::fmt::Debug;
 use std::ops::Deref;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -123,6 +123,9 @@ fn reduced(meta: &ObjectMeta) -> Result<Meta<Everything>, super::ParseUidError> 
     reduced.version = ResourceVersion::parse(meta.resource_version.as_deref().unwrap_or_default());
     reduced.generation = meta.generation.unwrap_or_default();
     reduced.deleting = meta.deletion_timestamp.is_some();
+    let seconds = |time: &Option<Time>| time.as_ref().map(|it| it.0.into()).unwrap_or_default();
+    (reduced.created, reduced.deleted) =
+        (seconds(&meta.creation_timestamp), seconds(&meta.deletion_timestamp));
     let mut owners = meta.owner_references.iter().flatten();
     if let Some(owner) = owners.find(|owner| owner.controller == Some(true)) {
         reduced.owner = Some(owner_of(owner));
@@ -177,6 +180,7 @@ mod tests {
         let View { metadata } = serde_json::from_value(object).unwrap();
         let all = |meta: &Meta<Everything>| {
             let flags = (meta.deleting, meta.blocks_owner, meta.shared, meta.generation);
+            let flags = (flags, meta.created(), meta.deletion());
             (format!("{meta:?}"), json!(meta), flags)
         };
         assert_eq!(all(&typed.meta), all(&metadata));
