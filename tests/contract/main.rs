@@ -38,6 +38,7 @@ mod waiting;
 
 // Promises of the example program.
 mod examples;
+mod writes;
 mod foo;
 
 // Promises of the running operator.

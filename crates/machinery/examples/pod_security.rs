@@ -42,8 +42,7 @@ async fn reconcile(namespace: Arc<Namespace>, cx: Context<Namespace>) -> Result<
         let patch = json!({ "metadata": {
             "uid": uid, "resourceVersion": meta.version, "labels": { LEVEL: "baseline" },
         }});
-        let labelled = cx.client().merge_patch::<Namespace>(cx.key(), &patch).await?;
-        cx.wrote(labelled);
+        cx.merge_patch::<Namespace>(cx.key(), &patch).await?;
         cx.event(Type::Normal, "PodSecurity", "Enforcing the Pod Security level baseline");
     }
     Ok(Action::Done)

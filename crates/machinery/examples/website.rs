@@ -87,7 +87,7 @@ impl Directory {
 }
 
 /// Brings the children to what they should be; returns how many pods are available.
-async fn reconcile(site: &Website, cx: &Context<Website>) -> Result<i64, Problem> {
+async fn reconcile(site: &Website, cx: &Context<Website, Directory>) -> Result<i64, Problem> {
     let (name, labels) = (cx.key().name(), json!({"website": cx.key().name()}));
     let style = match theme(site) {
         None => Value::Null,
@@ -126,12 +126,9 @@ async fn reconcile(site: &Website, cx: &Context<Website>) -> Result<i64, Problem
 }
 
 /// One reconcile, with its outcome in the status.
-async fn reported(
-    site: Arc<Website>,
-    cx: Context<Website>,
-    to: &Directory,
-) -> Result<Action, Problem> {
-    let (children, announced) = (reconcile(&site, &cx).await, to.announce(&site, true).await);
+async fn reported(site: Arc<Website>, cx: Context<Website, Directory>) -> Result<Action, Problem> {
+    let (children, announced) =
+        (reconcile(&site, &cx).await, cx.data().announce(&site, true).await);
     let outcome = children.and_then(|available| announced.map(|()| available));
     let (available, reason, message) = match &outcome {
         Ok(0) => (0, "Starting", "no pod is available yet".to_owned()),
@@ -167,25 +164,18 @@ struct Args {
 async fn main() -> ExitCode {
     tracing_subscriber::fmt().with_writer(std::io::stderr).init();
     let Args { kubeconfig, directory, namespaces } = Args::parse();
-    let directory = Arc::new(Directory(directory));
-    let (there, gone) = (directory.clone(), directory);
     Manager::new(Identity::new("website", "example.com"))
         .kubeconfig(kubeconfig)
         .namespaces(namespaces)
         .controller::<Website>()
+        .data(Directory(directory))
         .conditions(&["Ready"])
         .owns::<ConfigMap>()
         .owns::<Deployment>()
         .owns::<Service>()
         .owns::<Autoscaler>()
         .refers::<ConfigMap>(|site| theme(site).into_iter().collect())
-        .finalizer("example.com/website", move |site, _| {
-            let directory = gone.clone();
-            async move { directory.announce(&site, false).await }
-        })
-        .run(move |site, cx| {
-            let directory = there.clone();
-            async move { reported(site, cx, &directory).await }
-        })
+        .finalizer("example.com/website", async |site, cx| cx.data().announce(&site, false).await)
+        .run(reported)
         .await
 }

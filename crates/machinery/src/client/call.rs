@@ -263,7 +263,9 @@ impl ObservedCall<'_> {
     async fn by_deadline<T>(&self, future: impl Future<Output = T>) -> Result<T, Error> {
         let deadline = match self.verb {
             "list" => self.options.list_deadline,
-            "create" | "patch" | "delete" => self.options.write_deadline,
+            "create" | "update" | "patch" | "delete" | "deletecollection" => {
+                self.options.write_deadline
+            }
             _ => self.options.deadline,
         };
         timeout_at(self.began + deadline, future).await.map_err(|_| Error::Deadline(deadline))

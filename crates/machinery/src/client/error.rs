@@ -181,6 +181,16 @@ impl Error {
         self.code() == Some(409)
     }
 
+    /// Returns the fields of an apply that other managers have with other values, such as `.spec.replicas`.
+    pub fn conflicting_fields(&self) -> Vec<&str> {
+        let causes = match self {
+            Error::Api { causes, .. } => causes.as_slice(),
+            _ => &[],
+        };
+        let conflicts = causes.iter().filter(|cause| cause.reason == "FieldManagerConflict");
+        conflicts.map(|cause| &*cause.field).collect()
+    }
+
     /// Returns whether the name is taken.
     pub fn is_already_exists(&self) -> bool {
         self.is_conflict() && self.reason() == "AlreadyExists"

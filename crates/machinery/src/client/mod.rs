@@ -64,7 +64,7 @@ pub use options::{Observer, Options, WriteGate};
 pub(crate) use query::is_name;
 pub use text::{is_control, one_line};
 pub use types::{
-    Deletion, Page, PageEnd, Preconditions, Scope, Undecodable, WatchEvent, WatchFrom,
+    Deletion, Page, PageEnd, Preconditions, Propagation, Scope, Undecodable, WatchEvent, WatchFrom,
 };
 pub use watch::Watch;
 

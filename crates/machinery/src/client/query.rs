@@ -99,7 +99,7 @@ impl Url {
         Ok(url)
     }
 
-    fn scoped(kind: &Kind, scope: &Scope) -> Result<Url, Error> {
+    pub(super) fn scoped(kind: &Kind, scope: &Scope) -> Result<Url, Error> {
         Ok(Url::collection(kind, scope.namespace.as_deref())?
             .with_some("labelSelector", scope.labels.as_deref())
             .with_some("fieldSelector", scope.fields.as_deref()))

@@ -104,6 +104,27 @@ pub struct Preconditions {
     pub version: ResourceVersion,
 }
 
+/// What happens to the objects that a deleted object owns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Propagation {
+    /// They are deleted after it.
+    Background,
+    /// They are deleted before it.
+    Foreground,
+    /// They stay, without an owner.
+    Orphan,
+}
+
+impl Propagation {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Propagation::Background => "Background",
+            Propagation::Foreground => "Foreground",
+            Propagation::Orphan => "Orphan",
+        }
+    }
+}
+
 /// Effect of an accepted delete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deletion {

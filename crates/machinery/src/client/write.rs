@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use super::call::{Client, JSON, decode, send};
 use super::query::Url;
 use super::transport::Permit;
-use super::types::{Deletion, Preconditions};
+use super::types::{Deletion, Preconditions, Propagation, Scope};
 use super::{Error, WriteGate};
 use crate::object::{Kind, ObjectKey, Resource};
 
@@ -53,6 +53,46 @@ impl Client {
     ) -> Result<V, Error> {
         let url = Url::object(&self.kind::<V>(), key, None)?.with("force", "true");
         self.write("patch", "PATCH", url, APPLY, bytes(body)?).await
+    }
+
+    /// Like [`Client::apply`], but takes over no field of another manager.
+    ///
+    /// # Errors
+    /// [`Error::is_conflict`] with [`Error::conflicting_fields`] if another manager has one of the fields with another
+    /// value; those of [`Client::apply`].
+    pub async fn apply_unforced<V: Resource>(
+        &self,
+        key: &ObjectKey,
+        body: &(impl Serialize + Sync),
+    ) -> Result<V, Error> {
+        let url = Url::object(&self.kind::<V>(), key, None)?;
+        self.write("patch", "PATCH", url, APPLY, bytes(body)?).await
+    }
+
+    /// Replaces an object (PUT). A `metadata.resourceVersion` or `metadata.uid` in `body` is a precondition.
+    ///
+    /// # Errors
+    /// [`Error::is_conflict`] if a precondition fails, [`Error::is_not_found`] if there is no such object; all that can
+    /// go wrong with a write.
+    pub async fn update<V: Resource>(
+        &self,
+        key: &ObjectKey,
+        body: &(impl Serialize + Sync),
+    ) -> Result<V, Error> {
+        let url = Url::object(&self.kind::<V>(), key, None)?;
+        self.write("update", "PUT", url, JSON, bytes(body)?).await
+    }
+
+    /// Sets `spec.replicas` of the scale subresource.
+    ///
+    /// # Errors
+    /// All that can go wrong with a write.
+    pub async fn scale<V: Resource>(&self, key: &ObjectKey, replicas: u32) -> Result<(), Error> {
+        let kind = self.kind::<V>();
+        let url = Url::object(&kind, key, Some("scale"))?;
+        let url = url.with("fieldManager", &self.options().field_manager);
+        let body = json!({"spec": {"replicas": replicas}});
+        self.gated("patch", &kind, send("PATCH", url, MERGE, bytes(&body)?)?).await.map(drop)
     }
 
     /// Creates an object by server-side apply; 409 if the name is taken. (resourceVersion "1" is older than any
@@ -124,6 +164,19 @@ impl Client {
         key: &ObjectKey,
         preconditions: Preconditions,
     ) -> Result<Deletion, Error> {
+        self.delete_with::<V>(key, preconditions, Propagation::Background).await
+    }
+
+    /// Like [`Client::delete`], with another treatment of the objects that it owns.
+    ///
+    /// # Errors
+    /// Those of [`Client::delete`].
+    pub async fn delete_with<V: Resource>(
+        &self,
+        key: &ObjectKey,
+        preconditions: Preconditions,
+        propagation: Propagation,
+    ) -> Result<Deletion, Error> {
         let mut only = serde_json::Map::new();
         if preconditions.uid.is_some() {
             only.insert("uid".to_owned(), preconditions.uid.to_string().into());
@@ -134,7 +187,7 @@ impl Client {
         let mut body = json!({
             "apiVersion": "v1",
             "kind": "DeleteOptions",
-            "propagationPolicy": "Background",
+            "propagationPolicy": propagation.as_str(),
             "preconditions": only,
         });
         if self.options().dry_run.is_some() {
@@ -149,6 +202,21 @@ impl Client {
         let left: Option<Value> = serde_json::from_slice(&answer).ok();
         let gone = left.is_some_and(|left| left["metadata"]["deletionTimestamp"].is_null());
         Ok(if gone { Deletion::Deleted } else { Deletion::Terminating })
+    }
+
+    /// Deletes all objects that `scope` selects, in the background.
+    ///
+    /// # Errors
+    /// All that can go wrong with a write.
+    pub async fn delete_collection<V: Resource>(&self, scope: &Scope) -> Result<(), Error> {
+        let kind = self.kind::<V>();
+        let mut body =
+            json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"});
+        if self.options().dry_run.is_some() {
+            body["dryRun"] = json!(["All"]);
+        }
+        let request = send("DELETE", Url::scoped(&kind, scope)?, JSON, bytes(&body)?)?;
+        self.gated("deletecollection", &kind, request).await.map(drop)
     }
 
     async fn write<V: for<'de> Deserialize<'de> + Resource>(

@@ -39,6 +39,8 @@ impl Class {
         match error.code() {
             // The kind itself is missing, not an object.
             Some(404) if error.is_not_served() => Class::NotServed,
+            // Another manager has a field that is applied without force.
+            Some(409) if !error.conflicting_fields().is_empty() => Class::Forbidden,
             // The state that was read is out of date; the next reconcile reads the current state.
             Some(404 | 409) => Class::Conflict,
             // Even invalid requests are retried, slowly: the policy that refuses them can change, a namespace being

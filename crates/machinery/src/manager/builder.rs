@@ -1,6 +1,7 @@
 //! The builder of a controller.
 
-use std::any::TypeId;
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -11,7 +12,7 @@ use futures::future::BoxFuture;
 #[cfg(any(test, feature = "testing"))]
 use super::context::ControllerState;
 use super::context::Declared;
-use super::function::{Finalizer, Function};
+use super::function::{Finalizer, Function, Functions};
 use super::kinds::{ControllerDeps, InStep, Informers};
 use super::leading::WhileLeading;
 use super::wiring::{self, WiringError};
@@ -32,28 +33,33 @@ use crate::workqueue::Priority;
 /// have synced in the namespace of its key. If one of several namespaces cannot be listed, the others are still
 /// served.
 #[must_use = "a controller is added by `reconcile`, `reconciler` or `run`"]
-pub struct ControllerBuilder<V> {
+pub struct ControllerBuilder<V, D = ()> {
     manager: Manager,
     name: &'static str,
     options: Options,
     declared: Vec<TypeId>,
     owned: Vec<TypeId>,
-    filter: Option<Filter<V>>,
+    filters: Filters,
     /// Handlers that run before a key is enqueued, for [`ControllerBuilder::reconcile`].
     bookkeeping: Vec<Handler>,
     handlers: Vec<Handler>,
-    finalizer: Option<Finalizer<V>>,
+    data: Arc<D>,
+    finalizer: Option<Finalizer<V, D>>,
     conditions: &'static [&'static str],
     tells_writes: bool,
-    on_error: Option<OnProblem<V>>,
+    on_error: Option<OnProblem<V, D>>,
     endings: Vec<(&'static str, Ending)>,
     faults: Vec<WiringError>,
 }
 
 /// Receives each problem that ends a reconcile.
-pub(super) type OnProblem<V> = fn(&Context<V>, Problem) -> Problem;
+pub(super) type OnProblem<V, D> = Arc<dyn Fn(&Context<V, D>, Problem) -> Problem + Send + Sync>;
 /// Returns whether a change of an object enqueues it.
 pub(super) type Filter<V> = Arc<dyn Fn(&Delta<V>) -> bool + Send + Sync>;
+
+/// The filters of a controller, by the type of their view.
+#[derive(Clone, Default)]
+pub(super) struct Filters(HashMap<TypeId, Arc<dyn Any + Send + Sync>>);
 /// Creates the future that runs after the controller has ended.
 type Ending =
     Box<dyn FnOnce(&ControllerDeps) -> Result<BoxFuture<'static, ()>, WiringError> + Send>;
@@ -131,6 +137,24 @@ where
     })
 }
 
+// === impl Filters ===
+
+impl Filters {
+    fn add<W: Resource>(&mut self, predicate: impl Fn(&Delta<W>) -> bool + Send + Sync + 'static) {
+        let before = self.of::<W>();
+        let both: Filter<W> =
+            Arc::new(move |delta| ends(delta) || (before(delta) && predicate(delta)));
+        self.0.insert(TypeId::of::<W>(), Arc::new(both));
+    }
+
+    /// Returns the filter of `W`, which all changes pass if none was declared.
+    pub(super) fn of<W: Resource>(&self) -> Filter<W> {
+        let filter = self.0.get(&TypeId::of::<W>());
+        let filter = filter.and_then(|filter| filter.downcast_ref::<Filter<W>>());
+        filter.cloned().unwrap_or_else(|| Arc::new(|_| true))
+    }
+}
+
 // === impl ControllerBuilder ===
 
 impl<V: Resource> ControllerBuilder<V> {
@@ -145,9 +169,10 @@ impl<V: Resource> ControllerBuilder<V> {
             options,
             declared,
             owned: Vec::new(),
-            filter: None,
+            filters: Filters::default(),
             bookkeeping: Vec::new(),
             handlers: Vec::new(),
+            data: Arc::new(()),
             finalizer: None,
             conditions: &[],
             tells_writes: false,
@@ -157,6 +182,35 @@ impl<V: Resource> ControllerBuilder<V> {
         }
     }
 
+    /// Gives `data` to each reconcile and cleanup: [`Context::data`]. Functions that take a `Context<V, D>` are declared
+    /// after it.
+    pub fn data<D: Send + Sync + 'static>(self, data: D) -> ControllerBuilder<V, D> {
+        let none = self.data;
+        let finalizer = self.finalizer.map(|finalizer| finalizer.over(none.clone()));
+        let on_error = self.on_error.map(|on_error| -> OnProblem<V, D> {
+            Arc::new(move |cx, problem| on_error(&cx.with(none.clone()), problem))
+        });
+        ControllerBuilder {
+            manager: self.manager,
+            name: self.name,
+            options: self.options,
+            declared: self.declared,
+            owned: self.owned,
+            filters: self.filters,
+            bookkeeping: self.bookkeeping,
+            handlers: self.handlers,
+            data: Arc::new(data),
+            finalizer,
+            conditions: self.conditions,
+            tells_writes: self.tells_writes,
+            on_error,
+            endings: self.endings,
+            faults: self.faults,
+        }
+    }
+}
+
+impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
     /// Sets the controller's name for metrics, logs, Events and the records on its owned objects. Default: the kind
     /// in lower case. After a rename, [`Context::prune`] ignores objects that were applied under the old name.
     pub fn named(mut self, name: &'static str) -> Self {
@@ -164,12 +218,15 @@ impl<V: Resource> ControllerBuilder<V> {
         self
     }
 
-    /// Enqueues an object only for changes that pass `predicate`, such as
-    /// [`generation_changed`](informer::predicate::generation_changed), which ignores status updates. The filter
-    /// does not apply to the initial list, to the start and end of a deletion, or to what the other declarations
-    /// enqueue.
-    pub fn filter(mut self, predicate: impl Fn(&Delta<V>) -> bool + Send + Sync + 'static) -> Self {
-        self.filter = Some(Arc::new(move |delta| ends(delta) || predicate(delta)));
+    /// Lets changes of `W` enqueue something only if they pass `predicate`, such as
+    /// [`generation_changed`](informer::predicate::generation_changed), which ignores status updates:
+    /// `.filter::<Foo>(generation_changed)`. `W` is the controller's own kind, or one that it owns, watches or refers
+    /// to. The start and the end of a deletion pass every filter. Each of several filters of a kind has to pass.
+    pub fn filter<W: Resource>(
+        mut self,
+        predicate: impl Fn(&Delta<W>) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.filters.add(predicate);
         self
     }
 
@@ -189,8 +246,11 @@ impl<V: Resource> ControllerBuilder<V> {
 
     /// Passes each problem that ends a reconcile or a finalizer to this function. It can report the problem in its
     /// own way and return it as [`Problem::reported`].
-    pub fn on_error(mut self, on_error: OnProblem<V>) -> Self {
-        self.on_error = Some(on_error);
+    pub fn on_error(
+        mut self,
+        on_error: impl Fn(&Context<V, D>, Problem) -> Problem + Send + Sync + 'static,
+    ) -> Self {
+        self.on_error = Some(Arc::new(on_error));
         self
     }
 
@@ -220,7 +280,7 @@ impl<V: Resource> ControllerBuilder<V> {
             Ok(enqueue::note_lost_children::<C>(parts.lost_children.clone(), V::kind()))
         };
         self.bookkeeping.push(handler_of::<C, _>(note));
-        self.handler::<C, _>(|handle| enqueue::for_owner(handle, V::kind()))
+        self.enqueues::<C, _>(|parts| Ok(enqueue::for_owner(parts.handle(), V::kind())))
             .handler::<C, _>(enqueue::waiting_when_freed)
             .handler::<C, _>(waiting_when_known)
     }
@@ -242,7 +302,7 @@ impl<V: Resource> ControllerBuilder<V> {
     where
         K: Fn(&W) -> Vec<ObjectKey> + Send + Sync + 'static,
     {
-        self.listen::<W, _>(|parts| Ok(enqueue::for_mapped(parts.handle(), keys(parts)?)))
+        self.enqueues::<W, _>(|parts| Ok(enqueue::for_mapped(parts.handle(), keys(parts)?)))
     }
 
     /// Declares that the objects of `V` refer to objects of `R`. `keys` returns the keys of these, which need not
@@ -283,6 +343,24 @@ impl<V: Resource> ControllerBuilder<V> {
         self.listen::<W, _>(|parts| Ok(make(parts.handle())))
     }
 
+    /// Adds a handler of the changes that pass the filters of `W`.
+    fn enqueues<W: Resource, H>(
+        self,
+        make: impl FnOnce(&ControllerDeps) -> Result<H, WiringError> + Send + 'static,
+    ) -> Self
+    where
+        H: Fn(&Delta<W>, bool) + Send + Sync + 'static,
+    {
+        self.listen::<W, _>(|parts| {
+            let (handler, passes) = (make(parts)?, parts.filters.of::<W>());
+            Ok(move |delta: &Delta<W>, initial: bool| {
+                if passes(delta) {
+                    handler(delta, initial);
+                }
+            })
+        })
+    }
+
     fn listen<W: Resource, H>(
         self,
         make: impl FnOnce(&ControllerDeps) -> Result<H, WiringError> + Send + 'static,
@@ -311,7 +389,7 @@ impl<V: Resource> ControllerBuilder<V> {
     /// matching the informer's selector, its cleanup does not run and its deletion hangs until it matches again.
     pub fn finalizer<C, F>(self, name: &'static str, cleanup: C) -> Self
     where
-        C: Fn(Arc<V>, Context<V>) -> F + Send + Sync + 'static,
+        C: Fn(Arc<V>, Context<V, D>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<(), Problem>> + Send + 'static,
     {
         self.finalizes(name, true, cleanup)
@@ -321,7 +399,7 @@ impl<V: Resource> ControllerBuilder<V> {
     /// [`Context::add_finalizer`].
     pub fn cleanup<C, F>(self, name: &'static str, cleanup: C) -> Self
     where
-        C: Fn(Arc<V>, Context<V>) -> F + Send + Sync + 'static,
+        C: Fn(Arc<V>, Context<V, D>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<(), Problem>> + Send + 'static,
     {
         self.finalizes(name, false, cleanup)
@@ -329,7 +407,7 @@ impl<V: Resource> ControllerBuilder<V> {
 
     fn finalizes<C, F>(mut self, name: &'static str, is_always: bool, cleanup: C) -> Self
     where
-        C: Fn(Arc<V>, Context<V>) -> F + Send + Sync + 'static,
+        C: Fn(Arc<V>, Context<V, D>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<(), Problem>> + Send + 'static,
     {
         if !wiring::is_qualified(name) {
@@ -362,17 +440,18 @@ impl<V: Resource> ControllerBuilder<V> {
     /// reason ([`Problem::reason`]) is published as a Warning Event, once while the reason stays the same.
     pub fn reconcile<F, P, E>(mut self, reconcile: F) -> Manager
     where
-        F: Fn(Arc<V>, Context<V>) -> P + Send + Sync + 'static,
+        F: Fn(Arc<V>, Context<V, D>) -> P + Send + Sync + 'static,
         P: Future<Output = Result<Action, E>> + Send + 'static,
         E: Into<Problem> + 'static,
     {
         let declared = self.declared_for_reconciles();
-        let finalizer = self.finalizer.take();
-        let on_error = self.on_error.unwrap_or(|_, problem| problem);
+        let functions = Functions {
+            data: self.data.clone(),
+            finalizer: self.finalizer.take(),
+            on_error: self.on_error.take().unwrap_or_else(|| Arc::new(|_, problem| problem)),
+        };
         let first = std::mem::take(&mut self.bookkeeping);
-        self.add(first, move |parts| {
-            Function::new(parts, reconcile, (finalizer, on_error), declared)
-        })
+        self.add(first, move |parts| Function::new(parts, declared, functions, reconcile))
     }
 
     fn declared_for_reconciles(&mut self) -> Declared {
@@ -408,13 +487,18 @@ impl<V: Resource> ControllerBuilder<V> {
         first: Vec<Handler>,
         make: impl FnOnce(&ControllerDeps) -> Result<R, WiringError> + Send + 'static,
     ) -> Manager {
-        let (filter, handlers) = (self.filter.clone(), self.all_handlers(first));
-        let ControllerBuilder { mut manager, name, options, declared, .. } = self;
+        let declared = &self.declared;
+        if self.filters.0.keys().any(|view| !declared.contains(view)) {
+            self.faults.push(WiringError::FilterOfNothing { controller: self.name });
+        }
+        let handlers = self.all_handlers(first);
+        let ControllerBuilder { mut manager, name, options, declared, filters, .. } = self;
         let (endings, faults) = (self.endings, self.faults);
         let declared: Arc<[TypeId]> = declared.into();
         let views = declared.clone();
         let add: Add = Box::new(move |shared, informers, program| {
             let mut parts = shared.parts(name, informers.clone(), declared.clone());
+            parts.filters = filters;
             let (of_barrier, views) = (informers.clone(), declared.clone());
             let barrier = shared.lead.barrier(name, move |term| of_barrier.refreshed(&views, term));
             let reconciler = InStep {
@@ -426,8 +510,12 @@ impl<V: Resource> ControllerBuilder<V> {
             };
             let controller = Controller::new(name, reconciler, shared.observed(name, options));
             let handle = controller.handle();
-            let (mut program, first) =
-                barrier.attach(program, parts.informer::<V>()?.clone(), filter, handle.queue());
+            let (mut program, first) = barrier.attach(
+                program,
+                parts.informer::<V>()?.clone(),
+                parts.filters.of(),
+                handle.queue(),
+            );
             for (name, ending) in endings {
                 let ending = ending(&parts)?;
                 program = program.task(name, |stop| async move {
@@ -456,11 +544,10 @@ impl<V: Resource> ControllerBuilder<V> {
 
     /// Returns the handlers in the order in which they receive each change.
     fn all_handlers(&mut self, first: Vec<Handler>) -> Vec<Handler> {
-        let filter = self.filter.take();
         let enqueue = handler_of::<V, _>(|parts: &ControllerDeps| {
-            let enqueue = enqueue::for_object(parts.handle());
+            let (enqueue, passes) = (enqueue::for_object(parts.handle()), parts.filters.of::<V>());
             or_enqueue_all::<V, V, _>(parts, move |delta: &Delta<V>, initial| {
-                if filter.as_ref().is_none_or(|filter| filter(delta)) {
+                if passes(delta) {
                     enqueue(delta, initial);
                 }
             })
@@ -480,9 +567,9 @@ impl<V: Resource> ControllerBuilder<V> {
         client: Client,
         recorder: crate::events::Recorder,
         object: V,
-    ) -> Result<Context<V>, WiringError> {
+    ) -> Result<Context<V, D>, WiringError> {
         let reads = self.declared_for_reconciles();
-        let ControllerBuilder { manager, name, declared, .. } = self;
+        let ControllerBuilder { manager, name, declared, data, .. } = self;
         let shared = Shared {
             client,
             recorder,
@@ -495,13 +582,13 @@ impl<V: Resource> ControllerBuilder<V> {
         let parts = shared.parts(name, informers, declared.into());
         let controller = ControllerState::new(&parts, reads)?;
         let object = controller.objects.apply_read(object);
-        Ok(Context::new(Arc::new(controller), object))
+        Ok(Context::new(Arc::new(controller), data, object))
     }
 
     /// Adds the controller and runs the manager: [`Manager::run`].
     pub async fn run<F, P, E>(self, reconcile: F) -> std::process::ExitCode
     where
-        F: Fn(Arc<V>, Context<V>) -> P + Send + Sync + 'static,
+        F: Fn(Arc<V>, Context<V, D>) -> P + Send + Sync + 'static,
         P: Future<Output = Result<Action, E>> + Send + 'static,
         E: Into<Problem> + 'static,
     {

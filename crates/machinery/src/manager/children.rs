@@ -151,7 +151,7 @@ impl<C> std::fmt::Debug for EnsureOptions<'_, C> {
 
 // === impl Context ===
 
-impl<V: Resource> Context<V> {
+impl<V: Resource, D> Context<V, D> {
     /// Creates or updates an owned object to match `desired`, and returns it. `desired` contains `metadata.name` and
     /// the desired fields. The kind, the owner reference and the namespace of the owner are filled in. Only a
     /// cluster-scoped owner sets the namespace itself.
@@ -192,7 +192,7 @@ impl<V: Resource> Context<V> {
         let desired = self.complete::<C>(desired)?;
         match children.get(&desired.key) {
             Some(child) => self.ensure_existing(&children, &desired, options, (child, false)).await,
-            None => self.create(&children, &desired, options).await,
+            None => self.create_child(&children, &desired, options).await,
         }
     }
 
@@ -215,7 +215,7 @@ impl<V: Resource> Context<V> {
         Ok(is_own && is_accepted && is_applied(&desired, child))
     }
 
-    async fn create<C>(
+    async fn create_child<C>(
         &self,
         children: &Store<C>,
         desired: &Desired,

@@ -20,13 +20,15 @@ use crate::object::{Object, ObjectKey, Resource, Uid};
 use crate::store::Store;
 
 /// The context of one reconcile: the object, the stores of the declared views, and the client. Cheap to clone.
-pub struct Context<V> {
+/// `D` is the type of the program's data: [`ControllerBuilder::data`](super::ControllerBuilder::data).
+pub struct Context<V, D = ()> {
     pub(super) controller: Arc<ControllerState<V>>,
     pub(super) object: Arc<V>,
     /// The object after the last write of this reconcile.
     written: Arc<Mutex<Arc<V>>>,
     /// For all writes of this reconcile.
     client: Client,
+    data: Arc<D>,
 }
 
 /// The state that all reconciles of a controller share.
@@ -179,24 +181,35 @@ impl<V: Resource> ControllerState<V> {
 
 // === impl Context ===
 
-impl<V> Context<V> {
-    pub(super) fn new(controller: Arc<ControllerState<V>>, object: Arc<V>) -> Context<V> {
+impl<V, D> Context<V, D> {
+    pub(super) fn new(
+        controller: Arc<ControllerState<V>>,
+        data: Arc<D>,
+        object: Arc<V>,
+    ) -> Context<V, D> {
         let written = Arc::new(Mutex::new(object.clone()));
         let client = controller.parts.client().noting_writes();
-        Context { controller, object, written, client }
+        Context { controller, object, written, client, data }
+    }
+
+    /// The program's data: [`ControllerBuilder::data`](super::ControllerBuilder::data).
+    pub fn data(&self) -> &D {
+        &self.data
+    }
+
+    /// Returns the same context with other data.
+    pub(super) fn with<E>(&self, data: Arc<E>) -> Context<V, E> {
+        let (controller, object) = (self.controller.clone(), self.object.clone());
+        let (written, client) = (self.written.clone(), self.client.clone());
+        Context { controller, object, written, client, data }
     }
 }
 
-impl<V: Resource> Context<V> {
+impl<V: Resource, D> Context<V, D> {
     /// Returns the context of the same reconcile with a newer object.
-    pub(super) fn over(&self, object: Arc<V>) -> Context<V> {
+    pub(super) fn over(&self, object: Arc<V>) -> Context<V, D> {
         let written = Arc::new(Mutex::new(object.clone()));
-        Context {
-            controller: self.controller.clone(),
-            object,
-            written,
-            client: self.client.clone(),
-        }
+        Context { object, written, ..self.clone() }
     }
 
     /// Returns whether this reconcile has written something.
@@ -209,14 +222,18 @@ impl<V: Resource> Context<V> {
         self.written.lock().clone()
     }
 
-    /// Stores the response of a write of the object with [`Context::client`]. Later writes of this reconcile build
-    /// on it. Returns the object as stored.
-    pub fn wrote(&self, answer: V) -> Arc<V> {
+    /// Has later writes of this reconcile build on this state of the object, the response of a write.
+    pub(super) fn build_on(&self, object: Arc<V>) {
+        *self.written.lock() = object;
+    }
+
+    /// Stores the response of a write of the object. Returns the object as stored.
+    pub(super) fn wrote(&self, answer: V) -> Arc<V> {
         let version = answer.meta().version;
         let object = self.controller.objects.apply_response(answer);
         // If the store has a newer version, this reconcile has not seen it, and its next write conflicts.
         if object.meta().version.is_same_as(version) {
-            *self.written.lock() = object.clone();
+            self.build_on(object.clone());
         }
         object
     }
@@ -225,10 +242,10 @@ impl<V: Resource> Context<V> {
     /// tests with a context of [`ControllerBuilder::context`](super::ControllerBuilder::context).
     #[cfg(any(test, feature = "testing"))]
     #[must_use]
-    pub fn next_reconcile(&self) -> Option<Context<V>> {
+    pub fn next_reconcile(&self) -> Option<Context<V, D>> {
         self.controller.begins(self.key());
         let object = self.controller.objects.get(self.key())?;
-        Some(Context::new(self.controller.clone(), object))
+        Some(Context::new(self.controller.clone(), self.data.clone(), object))
     }
 
     /// The key that is reconciled.
@@ -241,8 +258,8 @@ impl<V: Resource> Context<V> {
         &self.object
     }
 
-    /// The client. Pass the responses of its writes to the store: with [`Context::wrote`], for other objects with
-    /// [`Store::apply_response`]. [`Context::ensure`] and [`Context::patch_status`] do this themselves.
+    /// The client, for reads of the API server and for requests that the context has no method for. The store does not
+    /// see its writes before the watch reports them.
     pub fn client(&self) -> Client {
         self.client.clone()
     }
@@ -308,14 +325,13 @@ fn reason(kind: &'static str, what: &'static str) -> &'static str {
     KNOWN.lock().entry((kind, what)).or_insert_with(|| format!("{kind}{what}").leak())
 }
 
-impl<V> Clone for Context<V> {
+impl<V, D> Clone for Context<V, D> {
     fn clone(&self) -> Self {
-        let (controller, object) = (self.controller.clone(), self.object.clone());
-        Context { controller, object, written: self.written.clone(), client: self.client.clone() }
+        self.with(self.data.clone())
     }
 }
 
-impl<V: Object> std::fmt::Debug for Context<V> {
+impl<V: Object, D> std::fmt::Debug for Context<V, D> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Context").field("key", self.object.key()).finish_non_exhaustive()
     }

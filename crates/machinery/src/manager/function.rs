@@ -20,35 +20,44 @@ use crate::events::Type;
 use crate::object::{InternedStr, ObjectKey, Resource};
 
 /// Calls `reconcile` for each object that exists and is not being deleted.
-pub(super) struct Function<V, F> {
+pub(super) struct Function<V, D, F> {
     controller: Arc<ControllerState<V>>,
     reconcile: F,
-    finalizer: Option<Finalizer<V>>,
-    on_error: OnProblem<V>,
+    data: Arc<D>,
+    finalizer: Option<Finalizer<V, D>>,
+    on_error: OnProblem<V, D>,
+}
+
+/// The data of the program, and what runs beside `reconcile`.
+pub(super) struct Functions<V, D> {
+    pub(super) data: Arc<D>,
+    pub(super) finalizer: Option<Finalizer<V, D>>,
+    pub(super) on_error: OnProblem<V, D>,
 }
 
 /// Runs `cleanup` before an object is deleted.
-pub(super) struct Finalizer<V> {
+pub(super) struct Finalizer<V, D> {
     name: &'static str,
-    cleanup: Cleanup<V>,
+    cleanup: Cleanup<V, D>,
     /// True if every object gets it before its first reconcile; otherwise reconciles add it.
     is_always: bool,
 }
 
-type Cleanup<V> =
-    Box<dyn Fn(Arc<V>, Context<V>) -> BoxFuture<'static, Result<(), Problem>> + Send + Sync>;
+type Cleanup<V, D> =
+    Box<dyn Fn(Arc<V>, Context<V, D>) -> BoxFuture<'static, Result<(), Problem>> + Send + Sync>;
 
 // === impl Function ===
 
-impl<V: Resource, F> Function<V, F> {
+impl<V: Resource, D, F> Function<V, D, F> {
     pub(super) fn new(
         parts: &ControllerDeps,
-        reconcile: F,
-        (finalizer, on_error): (Option<Finalizer<V>>, OnProblem<V>),
         declared: Declared,
-    ) -> Result<Function<V, F>, WiringError> {
+        functions: Functions<V, D>,
+        reconcile: F,
+    ) -> Result<Function<V, D, F>, WiringError> {
         let controller = Arc::new(ControllerState::new(parts, declared)?);
-        Ok(Function { controller, reconcile, finalizer, on_error })
+        let Functions { data, finalizer, on_error } = functions;
+        Ok(Function { controller, reconcile, data, finalizer, on_error })
     }
 
     /// Reports that every reconcile of an object has written something for a long time.
@@ -57,7 +66,7 @@ impl<V: Resource, F> Function<V, F> {
             let note = "Its reconciles have written something each time for ten minutes: they want something else each \
                         time, or another program changes it. It is reconciled once a second";
             tracing::warn!("{note}");
-            Context::new(self.controller.clone(), object).event(
+            Context::new(self.controller.clone(), self.data.clone(), object).event(
                 Type::Warning,
                 "WritesRepeatedly",
                 note,
@@ -66,20 +75,21 @@ impl<V: Resource, F> Function<V, F> {
     }
 }
 
-impl<V, F, P, E> Function<V, F>
+impl<V, D, F, P, E> Function<V, D, F>
 where
     V: Resource,
-    F: Fn(Arc<V>, Context<V>) -> P + Send + Sync + 'static,
+    D: Send + Sync + 'static,
+    F: Fn(Arc<V>, Context<V, D>) -> P + Send + Sync + 'static,
     P: Future<Output = Result<Action, E>> + Send + 'static,
     E: Into<Problem> + 'static,
 {
-    async fn dispatch(&self, mut object: Arc<V>, cx: &Context<V>) -> Result<Action, Problem> {
+    async fn dispatch(&self, mut object: Arc<V>, cx: &Context<V, D>) -> Result<Action, Problem> {
         match &self.finalizer {
             None if object.meta().deleting => return Ok(Action::Done),
             Some(finalizer) if object.meta().deleting => {
                 if finalizer.is_on(&object) {
                     (finalizer.cleanup)(object, cx.clone()).await?;
-                    finalizer.remove(cx).await?;
+                    cx.remove_finalizer(finalizer.name).await?;
                 }
                 return Ok(Action::Done);
             }
@@ -96,10 +106,11 @@ where
     }
 }
 
-impl<V, F, P, E> Reconciler for Function<V, F>
+impl<V, D, F, P, E> Reconciler for Function<V, D, F>
 where
     V: Resource,
-    F: Fn(Arc<V>, Context<V>) -> P + Send + Sync + 'static,
+    D: Send + Sync + 'static,
+    F: Fn(Arc<V>, Context<V, D>) -> P + Send + Sync + 'static,
     P: Future<Output = Result<Action, E>> + Send + 'static,
     E: Into<Problem> + 'static,
 {
@@ -109,7 +120,7 @@ where
             return Ok(Action::Done);
         };
         self.controller.begins(key);
-        let cx = Context::new(self.controller.clone(), object.clone());
+        let cx = Context::new(self.controller.clone(), self.data.clone(), object.clone());
         let mut outcome = self.dispatch(object.clone(), &cx).await;
         if cx.has_written() {
             self.controller.pace.wrote(key, Instant::now());
@@ -158,13 +169,13 @@ fn in_terminating_namespace<V: Resource>(object: &V, problem: &Problem) -> Resul
 
 // === impl Finalizer ===
 
-impl<V: Resource> Finalizer<V> {
-    pub(super) fn new<C, F>(name: &'static str, is_always: bool, cleanup: C) -> Finalizer<V>
+impl<V: Resource, D: Send + Sync + 'static> Finalizer<V, D> {
+    pub(super) fn new<C, F>(name: &'static str, is_always: bool, cleanup: C) -> Finalizer<V, D>
     where
-        C: Fn(Arc<V>, Context<V>) -> F + Send + Sync + 'static,
+        C: Fn(Arc<V>, Context<V, D>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<(), Problem>> + Send + 'static,
     {
-        let cleanup: Cleanup<V> = Box::new(move |object, cx| cleanup(object, cx).boxed());
+        let cleanup: Cleanup<V, D> = Box::new(move |object, cx| cleanup(object, cx).boxed());
         Finalizer { name, cleanup, is_always }
     }
 
@@ -172,27 +183,22 @@ impl<V: Resource> Finalizer<V> {
         self.name
     }
 
-    fn is_on(&self, object: &V) -> bool {
-        object.meta().finalizers.iter().any(|name| *name == *self.name)
+    /// Returns the same finalizer for contexts with other data.
+    pub(super) fn over<E: Send + Sync + 'static>(self, data: Arc<D>) -> Finalizer<V, E> {
+        let Finalizer { name, cleanup, is_always } = self;
+        let cleanup: Cleanup<V, E> =
+            Box::new(move |object, cx| cleanup(object, cx.with(data.clone())));
+        Finalizer { name, cleanup, is_always }
     }
 
-    pub(super) async fn remove(&self, cx: &Context<V>) -> Result<(), Problem> {
-        let object = cx.latest();
-        let others = object.meta().finalizers.iter().filter(|name| **name != *self.name);
-        let others: Vec<InternedStr> = others.cloned().collect();
-        match cx.write_finalizers(&others).await {
-            // Not found: another manager removed the finalizer.
-            Err(Problem::Call { source, .. }) if source.is_not_found() => {}
-            // The watch reports its deletion, which for a Pod comes later.
-            written => drop(cx.wrote(written?)),
-        }
-        Ok(())
+    fn is_on(&self, object: &V) -> bool {
+        object.meta().finalizers.iter().any(|name| *name == *self.name)
     }
 }
 
 // === impl Context ===
 
-impl<V: Resource> Context<V> {
+impl<V: Resource, D> Context<V, D> {
     /// Adds the finalizer declared by [`ControllerBuilder::cleanup`](super::ControllerBuilder::cleanup), if the
     /// object lacks it. Call this before creating something that needs cleanup.
     ///
@@ -212,6 +218,27 @@ impl<V: Resource> Context<V> {
             return Ok(());
         }
         self.write_finalizer(name).await.map(drop)
+    }
+
+    /// Removes a finalizer, if the object has it: it no longer needs cleanup.
+    ///
+    /// # Errors
+    /// A conflict if the object has changed since this reconcile read it; all errors of a write.
+    pub async fn remove_finalizer(&self, name: &str) -> Result<(), Problem> {
+        let object = self.latest();
+        let all = &object.meta().finalizers;
+        let others: Vec<InternedStr> =
+            all.iter().filter(|other| **other != *name).cloned().collect();
+        if others.len() == all.len() {
+            return Ok(());
+        }
+        match self.write_finalizers(&others).await {
+            // Another manager has removed it, and the object is gone.
+            Err(Problem::Call { source, .. }) if source.is_not_found() => {}
+            // The watch reports the deletion, which for a Pod comes later.
+            written => drop(self.wrote(written?)),
+        }
+        Ok(())
     }
 
     async fn write_finalizer(&self, name: &str) -> Result<Arc<V>, Problem> {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::Shared;
+use super::builder::Filters;
 use super::wiring::{WiringError, view};
 use crate::client::Client;
 use crate::controller::{Action, Handle, Problem, Program, Reconciler};
@@ -72,6 +73,7 @@ pub struct ControllerDeps {
     pub(super) handle: Option<Handle>,
     pub(super) informers: Arc<Informers>,
     pub(super) declared: Arc<[TypeId]>,
+    pub(super) filters: Filters,
     /// Owners that lost an owned object and whose existence has not been confirmed with the API server since.
     pub(super) lost_children: Arc<Mutex<HashSet<ObjectKey>>>,
 }

@@ -192,7 +192,7 @@ impl Barrier {
         &self,
         program: Program,
         informer: Informer<V>,
-        filter: Option<Filter<V>>,
+        passes: Filter<V>,
         queue: &WorkQueue<ObjectKey>,
     ) -> (Program, Listen) {
         if self.leadership.is_none() {
@@ -216,7 +216,7 @@ impl Barrier {
         });
         let skipped = self.skipped.clone();
         let note = move |delta: &Delta<V>, _| {
-            if filter.as_ref().is_none_or(|filter| filter(delta)) {
+            if passes(delta) {
                 skipped.note(delta);
             }
         };

@@ -38,7 +38,7 @@ fn is_pending(record: Option<&str>) -> bool {
 
 // === impl Context ===
 
-impl<V: Resource> Context<V> {
+impl<V: Resource, D> Context<V, D> {
     /// Applies the desired state to an existing object and removes conflicting fields. `is_applied`: this exact
     /// state was applied before, so every other field belongs to another manager.
     pub(super) async fn apply_over<C: Resource + Serialize>(

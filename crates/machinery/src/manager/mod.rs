@@ -44,6 +44,7 @@ mod conflicts;
 mod managed_fields;
 mod children;
 mod status;
+mod writes;
 mod conditions;
 mod leading;
 mod lease_events;
@@ -65,7 +66,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use builder::Registration;
+use builder::{Filters, Registration};
 use kinds::{Declarations, Informers};
 use leading::Lead;
 
@@ -338,6 +339,7 @@ impl Shared {
             handle: None,
             informers,
             declared,
+            filters: Filters::default(),
             lost_children,
         }
     }

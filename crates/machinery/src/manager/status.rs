@@ -20,7 +20,7 @@ const STATUS: u64 = 1;
 
 // === impl Context ===
 
-impl<V: Resource> Context<V> {
+impl<V: Resource, D> Context<V, D> {
     /// Sets the object's status to `status`, the content of the field `status`. Fields that the view shows and
     /// `status` lacks are removed. Conditions are removed only if
     /// [`ControllerBuilder::conditions`](super::ControllerBuilder::conditions) names their type. Sends nothing if
@@ -78,7 +78,7 @@ impl<V: Resource> Context<V> {
     }
 }
 
-impl<V: Resource> Context<V> {
+impl<V: Resource, D> Context<V, D> {
     /// Returns the problem behind a 404: without the subresource, the response is the same as for a deleted object.
     async fn no_status(&self, error: client::Error) -> Problem {
         match self.client().find::<V>(self.key()).await {

@@ -3,6 +3,7 @@
 use std::any::type_name;
 
 use crate::informer::BuildError;
+use crate::object::forever;
 
 /// A wiring fault. Its text names the line to add or to change.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -94,6 +95,15 @@ pub enum WiringError {
         /// The declaration.
         declaration: &'static str,
     },
+    /// A controller filters changes of a view that it does not declare.
+    #[error(
+        "the controller {controller} has a `.filter::<W>(…)` for a view that it does not declare: add `.owns::<W>()` or \
+         `.watches::<W>(…)`, or remove the filter"
+    )]
+    FilterOfNothing {
+        /// The controller's name.
+        controller: &'static str,
+    },
     /// One controller narrows an informer that others share.
     #[error(
         "the controllers {controllers} read one informer of {view}, and one of them has it select objects or \
@@ -119,7 +129,11 @@ pub enum WiringError {
 /// Returns the name of a view's type, as its user writes it.
 pub(super) fn view<V>() -> &'static str {
     let path = type_name::<V>();
-    path.rsplit("::").next().unwrap_or(path)
+    let last = |path: &'static str| path.rsplit("::").next().unwrap_or(path);
+    match path.strip_suffix('>').and_then(|path| path.split_once('<')) {
+        None => last(path),
+        Some((outer, inner)) => forever(&format!("{}<{}>", last(outer), last(inner))),
+    }
 }
 
 /// Returns the faults of the controllers' names.

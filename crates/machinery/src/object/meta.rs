@@ -488,7 +488,9 @@ mod tests {
     fn a_deletion_timestamp_of_null_is_none() {
         let meta: Meta = serde_json::from_str(r#"{"name":"a","deletionTimestamp":null}"#).unwrap();
         assert!(!meta.deleting);
-        let meta: Meta = serde_json::from_str(r#"{"name":"a","deletionTimestamp":"2026-01-01T00:00:00Z"}"#).unwrap();
+        let meta: Meta =
+            serde_json::from_str(r#"{"name":"a","deletionTimestamp":"2026-01-01T00:00:00Z"}"#)
+                .unwrap();
         assert!(meta.deleting);
     }
 }

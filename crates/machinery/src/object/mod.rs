@@ -33,6 +33,7 @@ pub use key::ObjectKey;
 pub use labels::Labels;
 pub use meta::{Everything, Keep, Meta, Nothing, Owner};
 pub use quantity::Quantity;
+pub(crate) use resource::forever;
 pub use resource::{Dynamic, IsMeta, Kind, Object, Resource};
 pub use typed::Typed;
 pub use uid::{ParseUidError, Uid};

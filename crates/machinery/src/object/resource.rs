@@ -199,7 +199,7 @@ impl Kind {
 }
 
 /// Returns the only copy of `name`, which is never freed.
-pub(super) fn forever(name: &str) -> &'static str {
+pub(crate) fn forever(name: &str) -> &'static str {
     static NAMES: Mutex<Vec<&str>> = Mutex::new(Vec::new());
     let mut names = NAMES.lock();
     if let Some(known) = names.iter().find(|known| **known == name) {

@@ -1,0 +1,160 @@
+//! Writes of a reconcile beside [`Context::ensure`] and [`Context::patch_status`].
+//!
+//! Guarantees
+//! - The response is in the store before the call returns, if the controller declares the view. So is the deletion of an
+//!   object that has no finalizer.
+//! - An error names the verb, the kind and the object.
+//! - An object whose reconciles write each time is reconciled once a second, and an Event says so.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::Context;
+use super::children::{failed, json_of};
+use crate::client::{Deletion, Error, Preconditions, Propagation, Scope};
+use crate::controller::Problem;
+use crate::object::{ObjectKey, Resource, ResourceVersion};
+
+// === impl Context ===
+
+impl<V: Resource, D> Context<V, D> {
+    /// Creates an object (POST). `object` has `metadata.name` or `generateName`, and a namespace if its kind has one.
+    /// The kind is filled in. Returns it as stored.
+    ///
+    /// # Errors
+    /// A conflict if the name is taken; all errors of a write.
+    pub async fn create<C: Resource>(&self, object: impl Serialize) -> Result<Arc<C>, Problem> {
+        let (key, body) = self.body::<C>(&object)?;
+        self.took("create", &key, self.client().create::<C>(&key, &body).await)
+    }
+
+    /// Applies the fields of `object` (server-side apply), and takes over those that other managers have. It creates
+    /// an object that does not exist. The kind is filled in.
+    ///
+    /// # Errors
+    /// All errors of a write.
+    pub async fn apply<C: Resource>(&self, object: impl Serialize) -> Result<Arc<C>, Problem> {
+        let (key, body) = self.body::<C>(&object)?;
+        self.took("apply", &key, self.client().apply::<C>(&key, &body).await)
+    }
+
+    /// Like [`Context::apply`], but takes over no field.
+    ///
+    /// # Errors
+    /// A refusal if another manager has one of the fields with another value
+    /// ([`Error::conflicting_fields`](crate::client::Error::conflicting_fields) of [`Problem::api_error`]); all errors
+    /// of a write.
+    pub async fn apply_unforced<C: Resource>(
+        &self,
+        object: impl Serialize,
+    ) -> Result<Arc<C>, Problem> {
+        let (key, body) = self.body::<C>(&object)?;
+        self.took("apply", &key, self.client().apply_unforced::<C>(&key, &body).await)
+    }
+
+    /// Replaces an object (PUT): fields that `object` lacks are removed. With a `metadata.resourceVersion`, only that
+    /// state of it; custom resources need one. The kind is filled in.
+    ///
+    /// # Errors
+    /// A conflict if the object does not exist or has changed; all errors of a write.
+    pub async fn update<C: Resource>(&self, object: impl Serialize) -> Result<Arc<C>, Problem> {
+        let (key, body) = self.body::<C>(&object)?;
+        self.took("update", &key, self.client().update::<C>(&key, &body).await)
+    }
+
+    /// Merges a JSON merge patch into an object. A `metadata.uid` or `metadata.resourceVersion` in it is a
+    /// precondition.
+    ///
+    /// # Errors
+    /// A conflict if a precondition fails; all errors of a write.
+    pub async fn merge_patch<C: Resource>(
+        &self,
+        key: &ObjectKey,
+        patch: impl Serialize,
+    ) -> Result<Arc<C>, Problem> {
+        let patch = json_of(&patch)?;
+        self.took("patch", key, self.client().merge_patch::<C>(key, &patch).await)
+    }
+
+    /// Sets the number of replicas of an object, by its scale subresource. The watch reports the change.
+    ///
+    /// # Errors
+    /// All errors of a write.
+    pub async fn scale<C: Resource>(&self, key: &ObjectKey, replicas: u32) -> Result<(), Problem> {
+        let scaled = self.client().scale::<C>(key, replicas).await;
+        scaled.map_err(|error| failed::<C>("scale", key, error))
+    }
+
+    /// Deletes this object, never a namesake. Does nothing if it is gone.
+    ///
+    /// # Errors
+    /// All errors of a write.
+    pub async fn delete<C: Resource>(
+        &self,
+        object: &C,
+        propagation: Propagation,
+    ) -> Result<(), Problem> {
+        let (key, uid) = (object.key(), object.uid());
+        let only = Preconditions { uid, version: ResourceVersion::UNKNOWN };
+        match self.client().delete_with::<C>(key, only, propagation).await {
+            Ok(Deletion::Terminating) => {}
+            Err(error) if !error.is_not_found() => return Err(failed::<C>("delete", key, error)),
+            Ok(Deletion::Deleted) | Err(_) => {
+                if let Ok(store) = self.store::<C>() {
+                    store.apply_delete(key, uid);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes all objects of a kind that `scope` selects. The watch reports the deletions.
+    ///
+    /// # Errors
+    /// All errors of a write.
+    pub async fn delete_all<C: Resource>(&self, scope: &Scope) -> Result<(), Problem> {
+        let key = ObjectKey::new(scope.namespace.clone().unwrap_or_default(), "");
+        let deleted = self.client().delete_collection::<C>(scope).await;
+        deleted.map_err(|error| failed::<C>("delete all", &key, error))
+    }
+
+    /// Returns the key and the body of an object of kind `C`.
+    fn body<C: Resource>(&self, object: &impl Serialize) -> Result<(ObjectKey, Value), Problem> {
+        let (mut body, kind) = (json_of(object)?, self.client().kind::<C>());
+        body["apiVersion"] = kind.api_version().into();
+        body["kind"] = kind.kind.into();
+        let text = |name: &str| body["metadata"][name].as_str().unwrap_or_default();
+        let key = ObjectKey::new(text("namespace"), text("name"));
+        if kind.namespaced && key.namespace().is_empty() {
+            let what = format!("a {} is in a namespace: set metadata.namespace", kind.kind);
+            return Err(Problem::terminal("ErrUnnamed", what));
+        }
+        Ok((key, body))
+    }
+
+    /// Stores the response of a write, and returns the object as stored.
+    fn took<C: Resource>(
+        &self,
+        verb: &'static str,
+        key: &ObjectKey,
+        response: Result<C, Error>,
+    ) -> Result<Arc<C>, Problem> {
+        let response = response.map_err(|error| failed::<C>(verb, key, error))?;
+        let store = self.store::<C>().ok().filter(|_| !self.client().is_dry_run());
+        let Some(store) = store else { return Ok(Arc::new(response)) };
+        let version = response.meta().version;
+        let stored = store.apply_response(response);
+        // If the store has a newer state, this reconcile has not seen it, and its next write conflicts.
+        let own = (stored.clone() as Arc<dyn Any + Send + Sync>).downcast::<V>();
+        if let Ok(own) = own
+            && own.uid() == self.object.uid()
+            && own.meta().version.is_same_as(version)
+        {
+            self.build_on(own);
+        }
+        Ok(stored)
+    }
+}
