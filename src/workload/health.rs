@@ -294,7 +294,6 @@ impl Health {
                 of(Level::Degraded, Reason::Contested, contested(name, field.as_deref()))
             }
             Problem::Reported(problem) => Health::of_problem(problem),
-            Problem::Custom { .. } => of(Level::Degraded, Reason::ApiError, problem.to_string()),
             Problem::Call { .. } | Problem::Api(_) => {
                 match problem.api_error().and_then(Reason::of_refusal) {
                     // Other objects can release quota.
@@ -306,6 +305,7 @@ impl Health {
                     None => of(Level::Degraded, Reason::ApiError, unanswered(problem)),
                 }
             }
+            _ => of(Level::Degraded, Reason::ApiError, problem.to_string()),
         }
     }
 

@@ -252,11 +252,7 @@ fn is_reported(problem: &Problem) -> bool {
 /// The most urgent problem: one that can resolve itself, then one that waits for a name.
 fn outcome(problems: Vec<Problem>) -> Result<Action, Problem> {
     let (mut action, mut urgent) = (Action::Done, None);
-    let rank = |problem: &Problem| match problem.class() {
-        Class::Transient | Class::Conflict => 0,
-        Class::Waiting => 1,
-        Class::Forbidden | Class::NotServed | Class::Terminal => 2,
-    };
+    let rank = |problem: &Problem| problem.class().rank();
     for problem in problems {
         match problem {
             Problem::Contested { wait, .. } => action = sooner(action, Action::RequeueAfter(wait)),

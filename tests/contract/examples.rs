@@ -278,3 +278,41 @@ async fn a_task_of_derived_types_runs_its_job_once() {
     world.until_condition(TASK, "second", "Complete", ("True", "Succeeded")).await;
     assert!(world.get(JOB, "once").await.is_none(), "it ran once");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn copies_in_other_namespaces_follow_their_config_map_and_go_with_it() {
+    let (source, first, second) = (
+        World::new("copies", "baseline").await,
+        World::new("copies-first", "baseline").await,
+        World::new("copies-second", "baseline").await,
+    );
+    let mut command = Command::new(program("replicate").await);
+    command.env("KUBECONFIG", source.plane().kubeconfig());
+    let program = OperatorProcess::of(command);
+    program.logged("Ready to work").await;
+    let theirs = json!({"metadata": {"name": "motd"}, "data": {"text": "theirs"}});
+    second.create(CONFIG_MAP, theirs).await.unwrap();
+    let metadata = json!({"name": "motd", "annotations": {"example.com/copy-to": "copies-first, copies-second"}});
+    let motd = json!({"metadata": metadata, "data": {"text": "hello"}});
+    source.create(CONFIG_MAP, motd).await.unwrap();
+    let says = |text: &'static str| move |it: &Value| it["data"]["text"] == text;
+    first.until(CONFIG_MAP, "motd", says("hello")).await;
+    let event = source.until_event("motd", "ErrResourceExists").await;
+    let note = "ConfigMap copies-second/motd already exists and is not managed by ConfigMap";
+    assert_eq!(event["note"], note);
+    second.delete(CONFIG_MAP, "motd").await;
+    second.until(CONFIG_MAP, "motd", says("hello")).await;
+
+    first.patch(CONFIG_MAP, "motd", json!({"data": {"text": "by hand"}})).await.unwrap();
+    first.until(CONFIG_MAP, "motd", says("hello")).await;
+    source.patch(CONFIG_MAP, "motd", json!({"data": {"text": "bye"}})).await.unwrap();
+    first.until(CONFIG_MAP, "motd", says("bye")).await;
+    second.until(CONFIG_MAP, "motd", says("bye")).await;
+    let only = json!({"metadata": {"annotations": {"example.com/copy-to": "copies-first"}}});
+    source.patch(CONFIG_MAP, "motd", only).await.unwrap();
+    second.until_gone(CONFIG_MAP, "motd").await;
+    source.delete(CONFIG_MAP, "motd").await;
+    source.until_gone(CONFIG_MAP, "motd").await;
+    first.until_gone(CONFIG_MAP, "motd").await;
+    assert_eq!(program.terminate().await, Some(0));
+}

@@ -76,7 +76,7 @@ pub fn waiting_when_freed<V: Resource>(
             Delta::Deleted(..) => true,
         };
         if freed {
-            handle.wake_waiting(Name { kind: V::kind(), key: delta.object().key().clone() });
+            handle.wake_waiting(&Name { kind: V::kind(), key: delta.object().key().clone() });
         }
     }
 }

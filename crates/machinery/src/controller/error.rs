@@ -54,6 +54,15 @@ impl Class {
         }
     }
 
+    /// Returns the order of urgency: what can end by itself, what waits for a name, what needs a person.
+    pub fn rank(self) -> u8 {
+        match self {
+            Class::Transient | Class::Conflict => 0,
+            Class::Waiting => 1,
+            Class::Forbidden | Class::NotServed | Class::Terminal => 2,
+        }
+    }
+
     /// All classes.
     pub const ALL: [Class; 6] = [
         Class::Transient,
@@ -79,6 +88,7 @@ impl Class {
 
 /// The error of a reconciler: a failed call, or a problem that requires manual action. It determines its retry.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Problem {
     /// A problem that the reconciler describes itself.
     #[error("{message}")]
@@ -149,6 +159,21 @@ pub enum Problem {
     /// A failed call to the API server.
     #[error(transparent)]
     Api(#[from] client::Error),
+    /// Several problems of one reconcile, the most urgent one first: [`Problem::all`].
+    #[error("{}", first_sentences(.0))]
+    Several(Vec<Problem>),
+}
+
+/// Sentences of [`Problem::Several`]. An Event has room for 1,024 bytes.
+const SENTENCES: usize = 3;
+
+fn first_sentences(problems: &[Problem]) -> String {
+    let sentences = problems.iter().take(SENTENCES).map(ToString::to_string);
+    let text = sentences.collect::<Vec<_>>().join("; ");
+    match problems.len().saturating_sub(SENTENCES) {
+        0 => text,
+        more => format!("{text}; and {more} more"),
+    }
 }
 
 impl Problem {
@@ -183,13 +208,29 @@ impl Problem {
         Problem::Contested { name: Name { kind: C::kind(), key: key.clone() }, field, wait }
     }
 
+    /// Joins the problems of independent steps, such as those of many children: none is `Ok`. The most urgent one
+    /// determines the retry, first one that can end by itself, then one that waits for a name. The names of all are
+    /// waited for.
+    ///
+    /// # Errors
+    /// If there is a problem.
+    pub fn all(problems: impl IntoIterator<Item = Problem>) -> Result<(), Problem> {
+        let mut problems: Vec<_> = problems.into_iter().collect();
+        problems.sort_by_key(|problem| problem.class().rank());
+        match problems.len() {
+            0 => Ok(()),
+            1 => Err(problems.remove(0)),
+            _ => Err(Problem::Several(problems)),
+        }
+    }
+
     /// Marks this problem as reported by the reconciler itself.
     #[must_use]
     pub fn reported(self) -> Problem {
         Problem::Reported(Box::new(self))
     }
 
-    /// Returns the error of the API server, if a call to it failed.
+    /// Returns the error of the API server, if a call to it failed. `None` for several problems.
     pub fn api_error(&self) -> Option<&client::Error> {
         match self {
             Problem::Call { source, .. } => Some(source),
@@ -213,6 +254,7 @@ impl Problem {
             Problem::Immutable { .. } => return Some("ErrFieldImmutable"),
             Problem::Contested { .. } => return Some("ErrContested"),
             Problem::Terminating(_) | Problem::Reported(_) => return None,
+            Problem::Several(all) => return all.iter().find_map(Problem::reason),
             Problem::Call { source, .. } => source,
             Problem::Api(error) => error,
         };
@@ -244,6 +286,7 @@ impl Problem {
             }
             Problem::Contested { .. } => Class::Forbidden,
             Problem::Reported(problem) => problem.class(),
+            Problem::Several(all) => all.first().map_or(Class::Transient, Problem::class),
             Problem::Call { source, .. } => Class::of(source),
             Problem::Api(error) => Class::of(error),
         }
@@ -251,7 +294,10 @@ impl Problem {
 
     /// Returns the wait that the server asked for (Retry-After), if any.
     pub fn retry_after(&self) -> Option<Duration> {
-        self.api_error().and_then(client::Error::retry_after)
+        match self {
+            Problem::Several(all) => all.iter().filter_map(Problem::retry_after).max(),
+            _ => self.api_error().and_then(client::Error::retry_after),
+        }
     }
 
     /// Returns the pause before the next retry, if it is known. Unlike a Retry-After, a change of the object or its
@@ -260,18 +306,20 @@ impl Problem {
         match self {
             Problem::Contested { wait, .. } => Some(*wait),
             Problem::Reported(problem) => problem.retry_in(),
+            Problem::Several(all) => all.first().and_then(Problem::retry_in),
             _ => None,
         }
     }
 
-    /// Returns the name that has to become free, if the class is [`Class::Waiting`].
-    pub fn waits_for(&self) -> Option<&Name> {
+    /// Returns the names that have to become free.
+    pub fn waits_for(&self) -> Vec<&Name> {
         match self {
             Problem::NotOwned { name, .. }
             | Problem::Immutable { name, .. }
-            | Problem::Terminating(name) => Some(name),
+            | Problem::Terminating(name) => vec![name],
             Problem::Reported(problem) => problem.waits_for(),
-            _ => None,
+            Problem::Several(all) => all.iter().flat_map(Problem::waits_for).collect(),
+            _ => Vec::new(),
         }
     }
 }

@@ -102,8 +102,8 @@ const SECOND_LOOK: Duration = Duration::from_millis(500);
 pub(super) enum Wakes {
     /// The API server is away.
     Outage,
-    /// A name is taken.
-    Name(Box<Name>),
+    /// Names are taken.
+    Names(Box<[Name]>),
 }
 
 /// Failing keys, and names that recently became free.
@@ -137,14 +137,18 @@ impl Failing {
         row.is_some()
     }
 
-    /// Returns the keys that wait for the end of `over`.
+    /// Returns the keys that wait for this name, or, without one, for the end of an outage.
     pub(super) fn woken_by(
         &self,
-        over: &Wakes,
+        name: Option<&Name>,
     ) -> impl Iterator<Item = (&ObjectKey, &FailureStreak)> {
-        let is_any = self.named > 0 || *over == Wakes::Outage;
+        let is_any = self.named > 0 || name.is_none();
         let rows = is_any.then_some(&self.rows).into_iter().flatten();
-        rows.filter(move |(_, row)| row.wakes.as_ref() == Some(over))
+        rows.filter(move |(_, row)| match (&row.wakes, name) {
+            (Some(Wakes::Names(names)), Some(name)) => names.contains(name),
+            (wakes, None) => *wakes == Some(Wakes::Outage),
+            (_, Some(_)) => false,
+        })
     }
 
     /// Stores a name that has become free.
@@ -153,18 +157,18 @@ impl Failing {
         self.freed.push_front((Instant::now(), name));
     }
 
-    /// Returns whether the name that the streak waits for became free after `began`, or can have.
+    /// Returns whether a name that the streak waits for became free after `began`, or can have.
     pub(super) fn is_over(&self, row: &FailureStreak, began: Instant) -> bool {
-        let Some(Wakes::Name(name)) = &row.wakes else { return false };
+        let Some(Wakes::Names(names)) = &row.wakes else { return false };
         let mut since = self.freed.iter().take_while(|(at, _)| *at >= began);
         let oldest = self.freed.back().filter(|_| self.freed.len() == FREED);
-        since.any(|(_, freed)| *freed == **name) || oldest.is_some_and(|(at, _)| *at >= began)
+        since.any(|(_, freed)| names.contains(freed)) || oldest.is_some_and(|(at, _)| *at >= began)
     }
 }
 
 impl FailureStreak {
     fn waits_for_a_name(&self) -> bool {
-        matches!(self.wakes, Some(Wakes::Name(_)))
+        matches!(self.wakes, Some(Wakes::Names(_)))
     }
 
     /// Returns the streak after one more failure. `asked`: the server's Retry-After.
@@ -172,7 +176,7 @@ impl FailureStreak {
         before: Option<&FailureStreak>,
         class: Class,
         asked: Option<Duration>,
-        name: Option<&Name>,
+        names: &[&Name],
         now: Instant,
     ) -> FailureStreak {
         let refused = matches!(class, Class::Forbidden | Class::Waiting | Class::NotServed);
@@ -181,7 +185,8 @@ impl FailureStreak {
         FailureStreak {
             wakes: match class {
                 Class::Transient => Some(Wakes::Outage),
-                _ => name.cloned().map(|name| Wakes::Name(Box::new(name))),
+                _ if names.is_empty() => None,
+                _ => Some(Wakes::Names(names.iter().copied().cloned().collect())),
             },
             asked: asked.map(|asked| now + asked),
             refusals: before.map_or(0, |row| row.refusals).saturating_add(u32::from(counts)),
@@ -228,13 +233,13 @@ mod tests {
         let (mut row, mut errors, mut now) = (None, Vec::new(), Instant::now());
         let classes = [Transient, Forbidden, Transient, Conflict, Forbidden, Transient, Forbidden];
         for (at, class) in classes.into_iter().enumerate() {
-            let after = FailureStreak::after(row.as_ref(), class, None, None, now);
+            let after = FailureStreak::after(row.as_ref(), class, None, &[], now);
             now += SECOND_LOOK;
             errors.extend((level(class, &after, 1) == Level::ERROR).then_some(at));
             row = Some(after);
         }
         assert_eq!(errors, [4]);
-        let again = |now| FailureStreak::after(row.as_ref(), Forbidden, None, None, now).refusals;
+        let again = |now| FailureStreak::after(row.as_ref(), Forbidden, None, &[], now).refusals;
         now -= SECOND_LOOK;
         assert_eq!([again(now), again(now + SECOND_LOOK)], [3, 4], "its own report woke the key");
     }
@@ -244,42 +249,40 @@ mod tests {
         let (retries, mut row, mut told) = (Retries::default(), None, Vec::new());
         for conflict in 1..=20 {
             let after =
-                FailureStreak::after(row.as_ref(), Class::Conflict, None, None, Instant::now());
+                FailureStreak::after(row.as_ref(), Class::Conflict, None, &[], Instant::now());
             told.extend((level(Class::Conflict, &after, 1) == Level::WARN).then_some(conflict));
             let longest = retries.of(Class::Conflict, &after, None).unwrap().backoff.max;
             assert_eq!(longest.as_secs(), if conflict < 10 { 1 } else { 30 });
             row = Some(after);
         }
         assert_eq!(told, [10]);
-        let after =
-            FailureStreak::after(row.as_ref(), Class::Transient, None, None, Instant::now());
+        let after = FailureStreak::after(row.as_ref(), Class::Transient, None, &[], Instant::now());
         assert_eq!(after.conflicts, 0);
     }
 
     #[test]
     fn only_keys_that_wait_for_a_name_are_woken_by_it() {
-        let row = |class, name: Option<Name>| {
-            FailureStreak::after(None, class, None, name.as_ref(), Instant::now())
-        };
+        let row =
+            |class, names: &[&Name]| FailureStreak::after(None, class, None, names, Instant::now());
         let key = |name: &str| ObjectKey::new("ns", name);
         let name = |name: &str| Name { kind: crate::object::Kind::RUNTIME, key: key(name) };
         let mut failing = Failing::default();
-        failing.put(&key("a"), row(Class::Waiting, Some(name("x"))));
-        failing.put(&key("a"), row(Class::Waiting, Some(name("x"))));
-        failing.put(&key("b"), row(Class::Transient, None));
-        let woken = |failing: &Failing, over: &Wakes| failing.woken_by(over).count();
-        let (x, y) = (Wakes::Name(Box::new(name("x"))), Wakes::Name(Box::new(name("y"))));
-        assert_eq!([&x, &y, &Wakes::Outage].map(|over| woken(&failing, over)), [1, 0, 1]);
+        failing.put(&key("a"), row(Class::Waiting, &[&name("w"), &name("x")]));
+        failing.put(&key("a"), row(Class::Waiting, &[&name("w"), &name("x")]));
+        failing.put(&key("b"), row(Class::Transient, &[]));
+        let woken = |failing: &Failing, name: Option<&Name>| failing.woken_by(name).count();
+        let (x, y) = (name("x"), name("y"));
+        assert_eq!([Some(&x), Some(&y), None].map(|over| woken(&failing, over)), [1, 0, 1]);
         assert!(failing.remove(&key("a")) && !failing.remove(&key("a")));
         assert_eq!(
-            ([&x, &Wakes::Outage].map(|over| woken(&failing, over)), failing.named),
+            ([Some(&x), None].map(|over| woken(&failing, over)), failing.named),
             ([0, 1], 0)
         );
     }
 
     #[test]
     fn however_long_an_outage_was_the_next_try_comes_within_half_a_minute() {
-        let row = FailureStreak::after(None, Class::Transient, None, None, Instant::now());
+        let row = FailureStreak::after(None, Class::Transient, None, &[], Instant::now());
         let retry = Retries::default().of(Class::Transient, &row, None).unwrap();
         for failures in 0..100 {
             assert!(retry.backoff.delay(failures) <= Duration::from_secs(30), "{failures}");

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use super::policy::{Failing, Retries, Wakes};
+use super::policy::{Failing, Retries};
 use super::watchdog::{Heartbeat, Watchdog};
 use super::worker::Core;
 use super::{Name, Observer, Reconciler};
@@ -212,24 +212,24 @@ impl Handle {
 
     /// Enqueues every key whose last reconcile waited for this name ([`Class::Waiting`](super::Class::Waiting)),
     /// because it has become free. One of them gets it.
-    pub fn wake_waiting(&self, name: Name) {
-        self.wake(&Wakes::Name(Box::new(name)), |_| {});
+    pub fn wake_waiting(&self, name: &Name) {
+        self.wake(Some(name), |_| {});
     }
 
     /// Retries every key whose last reconcile failed transiently, now or when its Retry-After permits it, because the
     /// API server responds again. Its next failure counts as the first.
     fn wake_transient(&self) {
-        self.wake(&Wakes::Outage, |key| self.queue.forget(key));
+        self.wake(None, |key| self.queue.forget(key));
     }
 
     /// Enqueues every key whose reason to fail is over, after `before`, or after its Retry-After. The lock is kept, so
     /// that no reconcile ends in between with another failure.
-    fn wake(&self, over: &Wakes, before: impl Fn(&ObjectKey)) {
+    fn wake(&self, freed: Option<&Name>, before: impl Fn(&ObjectKey)) {
         let mut failing = self.failing.lock();
-        if let Wakes::Name(name) = over {
-            failing.freed(Name::clone(name));
+        if let Some(name) = freed {
+            failing.freed(name.clone());
         }
-        for (key, row) in failing.woken_by(over) {
+        for (key, row) in failing.woken_by(freed) {
             let asked = row.asked.map(|until| until.saturating_duration_since(Instant::now()));
             match asked.filter(|left| !left.is_zero()) {
                 // The backoff ends, but not the Retry-After. Forgetting the key would end that, too: a key that was

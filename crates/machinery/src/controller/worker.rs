@@ -162,7 +162,7 @@ impl<R: Reconciler> Core<R> {
                 failing.get(key),
                 class,
                 asked,
-                problem.waits_for(),
+                &problem.waits_for(),
                 Instant::now(),
             );
             if failing.is_over(&row, began) {

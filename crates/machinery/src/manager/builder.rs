@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 
 #[cfg(any(test, feature = "testing"))]
 use super::context::ControllerState;
-use super::context::Declared;
+use super::context::{Declared, Labelled};
 use super::function::{Finalizer, Function, Functions};
 use super::kinds::{ControllerDeps, InStep, Informers};
 use super::leading::WhileLeading;
@@ -23,7 +23,7 @@ use crate::controller::{
     Action, Controller, Handle, Name, Options, Problem, Program, Reconciler, enqueue,
 };
 use crate::informer;
-use crate::object::{ObjectKey, Resource};
+use crate::object::{Keep, ObjectKey, Resource};
 use crate::store::{Delta, Index};
 use crate::workqueue::Priority;
 
@@ -39,6 +39,7 @@ pub struct ControllerBuilder<V, D = ()> {
     options: Options,
     declared: Vec<TypeId>,
     owned: Vec<TypeId>,
+    labelled: Vec<Labelled>,
     filters: Filters,
     /// Handlers that run before a key is enqueued, for [`ControllerBuilder::reconcile`].
     bookkeeping: Vec<Handler>,
@@ -93,7 +94,7 @@ fn waiting_when_known<W: Resource>(
             && new.owner.is_none()
             && (&old.labels, &old.annotations) != (&new.labels, &new.annotations)
         {
-            handle.wake_waiting(Name { kind: W::kind(), key: new.key.clone() });
+            handle.wake_waiting(&Name { kind: W::kind(), key: new.key.clone() });
         }
     }
 }
@@ -169,6 +170,7 @@ impl<V: Resource> ControllerBuilder<V> {
             options,
             declared,
             owned: Vec::new(),
+            labelled: Vec::new(),
             filters: Filters::default(),
             bookkeeping: Vec::new(),
             handlers: Vec::new(),
@@ -196,6 +198,7 @@ impl<V: Resource> ControllerBuilder<V> {
             options: self.options,
             declared: self.declared,
             owned: self.owned,
+            labelled: self.labelled,
             filters: self.filters,
             bookkeeping: self.bookkeeping,
             handlers: self.handlers,
@@ -283,6 +286,51 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
         self.enqueues::<C, _>(|parts| Ok(enqueue::for_owner(parts.handle(), V::kind())))
             .handler::<C, _>(enqueue::waiting_when_freed)
             .handler::<C, _>(waiting_when_known)
+    }
+
+    /// Like [`ControllerBuilder::owns`], for objects that cannot have an owner reference because they are in other
+    /// namespaces or cluster-scoped: the label `label` has the UID of their owner. [`Context::ensure`] takes the
+    /// namespace from their metadata, and sets the label. The garbage collector does not delete them, so the controller
+    /// needs a finalizer: `.finalizer(NAME, async |_, cx| cx.prune::<C>(|_| false).await)`. An object without the label
+    /// is never adopted.
+    pub fn owns_labelled<C: Resource>(mut self, label: &'static str) -> Self {
+        if !C::Keep::label(label) {
+            let (controller, view) = (self.name, wiring::view::<C>());
+            self.faults.push(WiringError::LabelNotKept { controller, view, label });
+        }
+        // Unique, as several controllers can own a view by different labels.
+        let mut index_of = |what: &str| {
+            format!("{what} by {label} {}", self.manager.declarations.next_reference())
+        };
+        let (children, owners) = (index_of("owned"), index_of("owners"));
+        let uid = |child: &C| child.meta().labels.get(label).cloned();
+        let index =
+            Index::new(&children, move |child: &C, each| uid(child).into_iter().for_each(each));
+        let by_uid = Index::new(&owners, |owner: &V, each| each(owner.uid().to_string().into()));
+        self.labelled.push(Labelled { view: TypeId::of::<C>(), label, index: children });
+        self.owned.push(TypeId::of::<C>());
+        let owners_of = move |parts: &ControllerDeps| -> Result<_, WiringError> {
+            let (objects, owners) = (parts.store::<V>()?, owners.clone());
+            Ok(move |child: &C| {
+                let uid = child.meta().labels.get(label);
+                // The index exists: it is added below.
+                let found = uid.and_then(|uid| objects.by_index(&owners, uid).ok());
+                found.into_iter().flatten().map(|owner| owner.key().clone()).collect::<Vec<_>>()
+            })
+        };
+        let find = owners_of.clone();
+        self.bookkeeping.push(handler_of::<C, _>(move |parts| {
+            let (owners, lost_children) = (find(parts)?, parts.lost_children.clone());
+            Ok(move |delta: &Delta<C>, _: bool| {
+                if let Delta::Deleted(gone) = delta {
+                    lost_children.lock().extend(owners(gone));
+                }
+            })
+        }));
+        self.informer::<C>(|builder| builder.index(index))
+            .informer::<V>(|builder| builder.index(by_uid))
+            .watches_with::<C, _>(owners_of)
+            .handler::<C, _>(enqueue::waiting_when_freed)
     }
 
     /// Enqueues the keys that `keys` returns when an object of `W` changes, for its old and its new state.
@@ -444,6 +492,9 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
         P: Future<Output = Result<Action, E>> + Send + 'static,
         E: Into<Problem> + 'static,
     {
+        if !self.labelled.is_empty() && self.finalizer.is_none() {
+            self.faults.push(WiringError::NothingDeletes { controller: self.name });
+        }
         let declared = self.declared_for_reconciles();
         let functions = Functions {
             data: self.data.clone(),
@@ -457,6 +508,7 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
     fn declared_for_reconciles(&mut self) -> Declared {
         Declared {
             owned: std::mem::take(&mut self.owned),
+            labelled: std::mem::take(&mut self.labelled),
             conditions: self.conditions,
             tells_writes: self.tells_writes,
             finalizer: self.finalizer.as_ref().map(Finalizer::name),

@@ -19,6 +19,7 @@ use tokio::time::Instant;
 
 use super::Context;
 use super::compared::{Canonical, deviations, hash, hex, project, remove_nulls};
+use super::context::Labelled;
 use super::managed_fields::{Foreign, Unwanted, conflict_if_another};
 use super::throttle::WINDOW;
 use super::wiring::{WiringError, view};
@@ -84,8 +85,7 @@ impl<'a, C> EnsureOptions<'a, C> {
     where
         C: Resource,
     {
-        is_orphan(child)
-            && record(child, C::Keep::APPLIED).is_some()
+        record(child, C::Keep::APPLIED).is_some()
             && self.adopts.is_some_and(|is_known| is_known(child))
     }
 
@@ -153,8 +153,9 @@ impl<C> std::fmt::Debug for EnsureOptions<'_, C> {
 
 impl<V: Resource, D> Context<V, D> {
     /// Creates or updates an owned object to match `desired`, and returns it. `desired` contains `metadata.name` and
-    /// the desired fields. The kind, the owner reference and the namespace of the owner are filled in. Only a
-    /// cluster-scoped owner sets the namespace itself.
+    /// the desired fields. The kind, the owner reference and the namespace of the owner are filled in. Set the namespace
+    /// if the owner is cluster-scoped, or owns the object by a label
+    /// ([`ControllerBuilder::owns_labelled`](super::ControllerBuilder::owns_labelled)).
     ///
     /// It is applied (server-side apply, forced) if it does not exist, if `desired` differs from the last apply
     /// (this removes fields no longer set), or if a desired field that the view `C` shows differs. Fields that the
@@ -211,7 +212,7 @@ impl<V: Resource, D> Context<V, D> {
     {
         let desired = self.complete::<C>(desired)?;
         let is_accepted = is_accepted(&options.different(&desired, child)?, child);
-        let is_own = child.meta().is_controlled_by(self.object.uid());
+        let is_own = self.owns(child);
         Ok(is_own && is_accepted && is_applied(&desired, child))
     }
 
@@ -251,9 +252,11 @@ impl<V: Resource, D> Context<V, D> {
                 let is_unseen = children.get(&desired.key).is_none();
                 self.ensure_existing(children, desired, options, (there, is_unseen)).await
             }
-            // The namespace is missing. A namespaced owner is about to be deleted with it.
+            // The namespace is missing. An owner in it is about to be deleted with it.
             Err(error)
-                if error.code() == Some(404) && !error.is_not_served() && !V::kind().namespaced =>
+                if error.code() == Some(404)
+                    && !error.is_not_served()
+                    && desired.key.namespace() != self.key().namespace() =>
             {
                 let (kind, key) = (C::kind().kind, &desired.key);
                 let what = format!("the namespace of {kind} {key} does not exist: create it");
@@ -327,8 +330,8 @@ impl<V: Resource, D> Context<V, D> {
         child: &C,
     ) -> Result<bool, Problem> {
         let (key, meta) = (child.key(), child.meta());
-        let is_adopted = options.adopts(child);
-        if !is_adopted && !meta.is_controlled_by(self.object.uid()) {
+        let is_adopted = self.is_orphan(child) && options.adopts(child);
+        if !is_adopted && !self.owns(child) {
             return Err(match &meta.owner {
                 Some(owner) if self.is_namesake(owner) => Problem::terminating::<C>(key),
                 _ => Problem::not_owned::<V, C>(key),
@@ -357,6 +360,27 @@ impl<V: Resource, D> Context<V, D> {
         } else if is_changed || !was.is_empty() {
             self.publish_write::<C>("Updated", &format!("Updated {kind} {name}"));
         }
+    }
+
+    /// Returns how a label assigns objects of `C` to their owner, if they have no owner reference.
+    fn labelled<C: Resource>(&self) -> Option<&Labelled> {
+        self.controller.labelled.iter().find(|by| by.view == TypeId::of::<C>())
+    }
+
+    /// Returns whether the object has this owner.
+    fn owns<C: Resource>(&self, child: &C) -> bool {
+        let uid = self.object.uid();
+        match self.labelled::<C>() {
+            None => child.meta().is_controlled_by(uid),
+            Some(by) => {
+                child.meta().labels.get(by.label).is_some_and(|it| **it == *uid.to_string())
+            }
+        }
+    }
+
+    /// Returns whether an object has lost its owner reference.
+    pub(super) fn is_orphan<C: Resource>(&self, child: &C) -> bool {
+        self.labelled::<C>().is_none() && child.meta().owner.is_none()
     }
 
     /// Asks the API server whether the owner still exists, if an owned object was deleted since the last check. The
@@ -399,7 +423,11 @@ impl<V: Resource, D> Context<V, D> {
     /// If the controller does not own `C`; all that can go wrong with a delete.
     pub async fn prune<C: Resource>(&self, keep: impl Fn(&C) -> bool) -> Result<(), Problem> {
         let children = self.children::<C>()?;
-        for child in children.controlled_by(&*self.object)? {
+        let owned = match self.labelled::<C>() {
+            None => children.controlled_by(&*self.object)?,
+            Some(by) => children.by_index(&by.index, &self.object.uid().to_string())?,
+        };
+        for child in owned {
             let Meta { key, uid, version, deleting, .. } = child.meta();
             if *deleting
                 || is_of_another(&*child, self.controller.parts.controller())
@@ -453,7 +481,10 @@ impl<V: Resource, D> Context<V, D> {
         if C::kind().namespaced {
             metadata["namespace"] = json!(key.namespace());
         }
-        metadata["ownerReferences"] = json!([self.object.as_owner()]);
+        match self.labelled::<C>() {
+            None => metadata["ownerReferences"] = json!([self.object.as_owner()]),
+            Some(by) => metadata["labels"][by.label] = json!(self.object.uid()),
+        }
         let record = format!("{}/{}", self.controller.parts.controller(), hex(hash));
         desired["metadata"]["annotations"][applied] = json!(record);
         let mut wanted = wanted::<C>(&desired)?;
@@ -470,9 +501,10 @@ impl<V: Resource, D> Context<V, D> {
         let unusable = |what: String| {
             Problem::terminal("ErrUnnamed", format!("a {kind} to be ensured has {what}"))
         };
-        let annotations = &metadata["annotations"];
-        if !(annotations.is_null() || annotations.is_object()) {
-            return Err(unusable("annotations that are no map".to_owned()));
+        for field in ["annotations", "labels"] {
+            if !(metadata[field].is_null() || metadata[field].is_object()) {
+                return Err(unusable(format!("{field} that are no map")));
+            }
         }
         let name = metadata["name"].as_str().filter(|name| client::is_name(name));
         let name = name.ok_or_else(|| unusable(format!("the name {}", metadata["name"])))?;
@@ -481,6 +513,9 @@ impl<V: Resource, D> Context<V, D> {
         }
         let (own, wanted) = (self.key().namespace(), &metadata["namespace"]);
         match wanted.as_str() {
+            Some(namespace) if self.labelled::<C>().is_some() && client::is_name(namespace) => {
+                Ok(ObjectKey::new(namespace, name))
+            }
             None if V::kind().namespaced && wanted.is_null() => {
                 Ok(ObjectKey::new(own.clone(), name))
             }
@@ -558,11 +593,6 @@ fn key_hash<C: Resource>(key: &ObjectKey) -> u64 {
 /// Returns the annotation of this name.
 pub(super) fn record<'a, C: Resource>(child: &'a C, annotation: &str) -> Option<&'a str> {
     child.meta().annotations.get(annotation).map(InternedStr::as_str)
-}
-
-/// Returns whether an object has no controller.
-pub(super) fn is_orphan<C: Resource>(child: &C) -> bool {
-    child.meta().owner.is_none()
 }
 
 /// Returns the path of the record of the last apply.

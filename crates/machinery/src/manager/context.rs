@@ -36,6 +36,7 @@ pub(super) struct ControllerState<V> {
     pub(super) parts: ControllerDeps,
     pub(super) objects: Store<V>,
     pub(super) owned: Vec<TypeId>,
+    pub(super) labelled: Vec<Labelled>,
     pub(super) throttle: WriteThrottle,
     pub(super) statuses: LastStatuses,
     pub(super) pace: Pace,
@@ -63,10 +64,20 @@ struct Reported {
     is_found: bool,
 }
 
+/// A view whose objects a label assigns to their owner.
+pub(super) struct Labelled {
+    pub(super) view: TypeId,
+    /// The label with the UID of the owner.
+    pub(super) label: &'static str,
+    /// Name of the index by this label.
+    pub(super) index: String,
+}
+
 /// The declarations of a controller that its reconciles use.
 #[derive(Default)]
 pub(super) struct Declared {
     pub(super) owned: Vec<TypeId>,
+    pub(super) labelled: Vec<Labelled>,
     pub(super) conditions: &'static [&'static str],
     pub(super) tells_writes: bool,
     pub(super) finalizer: Option<&'static str>,
@@ -83,11 +94,12 @@ impl<V: Resource> ControllerState<V> {
         declared: Declared,
     ) -> Result<ControllerState<V>, WiringError> {
         let objects = parts.store()?;
-        let Declared { owned, conditions, tells_writes, finalizer } = declared;
+        let Declared { owned, labelled, conditions, tells_writes, finalizer } = declared;
         Ok(ControllerState {
             parts: parts.clone(),
             objects,
             owned,
+            labelled,
             throttle: WriteThrottle::default(),
             statuses: LastStatuses::default(),
             pace: Pace::default(),

@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::Context;
-use super::children::{Desired, EnsureOptions, failed, is_orphan, json_of, record};
+use super::children::{Desired, EnsureOptions, failed, json_of, record};
 use super::compared::{Place, is_atomic_map, keys};
 use super::conflicts::{self, Owners};
 use crate::client;
@@ -51,11 +51,11 @@ impl<V: Resource, D> Context<V, D> {
         let (client, key) = (self.client(), &desired.key);
         let mut only = desired.body.clone();
         only["metadata"]["uid"] = json!(child.uid()); // This one, not a namesake.
-        if is_pending(record(child, C::Keep::APPLIED)) && !is_orphan(child) {
+        if is_pending(record(child, C::Keep::APPLIED)) && !self.is_orphan(child) {
             self.leave_to_the_apply::<C>(key, child.uid()).await?;
         }
         let owned;
-        let is_shared = child.meta().shared || is_orphan(child);
+        let is_shared = child.meta().shared || self.is_orphan(child);
         let child = if !is_applied && is_shared && !client.is_dry_run() {
             owned = self.own_what_goes(desired, child).await?;
             owned.as_ref().unwrap_or(child)
@@ -149,7 +149,7 @@ impl<V: Resource, D> Context<V, D> {
     /// Returns the operation that sets the owner of an uncontrolled object.
     fn adopting<C: Resource>(&self, child: &C, fields: &ManagedFields<C>) -> Option<Value> {
         let owner = json!(self.object.as_owner());
-        is_orphan(child).then(|| {
+        self.is_orphan(child).then(|| {
             let has_others = fields.object["metadata"]["ownerReferences"].is_array();
             let (path, value) =
                 if has_others { ("/-", owner) } else { ("", json!([owner])) };

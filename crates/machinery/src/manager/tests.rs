@@ -1,6 +1,7 @@
 //! The manager against an API server in memory.
 
 mod filters;
+mod labelled;
 mod server;
 mod typed;
 mod writes;

@@ -60,6 +60,28 @@ pub enum WiringError {
         /// The view's type, `Node`.
         view: &'static str,
     },
+    /// A controller owns objects by a label that their view does not keep.
+    #[error(
+        "the controller {controller} owns {view} by the label {label:?}, which its view does not keep: use \
+         `Meta<Everything>`, a `Keep` with this label, or `Typed`"
+    )]
+    LabelNotKept {
+        /// The controller's name.
+        controller: &'static str,
+        /// The view's type, `ConfigMap`.
+        view: &'static str,
+        /// The label.
+        label: &'static str,
+    },
+    /// A controller owns objects by a label, and nothing would delete them with their owner.
+    #[error(
+        "the controller {controller} owns objects by a label, which the garbage collector does not delete: add \
+         `.finalizer(\"example.com/{controller}\", async |_, cx| cx.prune::<VIEW>(|_| false).await)`"
+    )]
+    NothingDeletes {
+        /// The controller's name.
+        controller: &'static str,
+    },
     /// The API server refuses an unqualified finalizer name.
     #[error(
         "the controller {controller} has a finalizer {finalizer:?}: its name has to be qualified, \

@@ -118,10 +118,10 @@ async fn a_name_that_becomes_free_wakes_who_waits_for_it_and_nobody_else() {
     script.iter().for_each(|(name, _)| running.add(name));
     sleep(600 * SECOND).await;
     script.iter().for_each(|(name, _)| running.told.tell(name, Does::Succeed));
-    running.handle.wake_waiting(child("child"));
+    running.handle.wake_waiting(&child("child"));
     sleep(MS).await;
     assert_eq!(running.told.ended.lock().as_slice(), ["x"]);
-    running.handle.wake_waiting(child("child"));
+    running.handle.wake_waiting(&child("child"));
     sleep(MS).await;
     assert_eq!(running.told.ended.lock().len(), 1, "a key that is well was woken");
 }
@@ -131,7 +131,7 @@ async fn a_name_that_becomes_free_during_the_reconcile_that_finds_it_taken_is_no
     let running = start(1, &[("x", Does::WaitAfter(SECOND, "child"))]);
     running.add("x");
     sleep(SECOND / 2).await;
-    running.handle.wake_waiting(child("child"));
+    running.handle.wake_waiting(&child("child"));
     sleep(SECOND / 2 + 100 * MS).await;
     assert_eq!(running.told.passes("x"), 2, "at once, not after a second");
 }

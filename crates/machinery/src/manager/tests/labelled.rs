@@ -1,0 +1,153 @@
+//! Objects in other namespaces, which a label assigns to their owner.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::{Child, Site, nothing, refused};
+use crate::controller::{Action, Class, Problem};
+use crate::manager::{Context, Manager};
+use crate::object::{Object, Typed};
+use crate::testing::{Id, Server, seeds};
+
+type Config = Typed<ConfigMap>;
+
+const SITE_OF: &str = "example.com/site";
+const QUIET: Duration = Duration::from_secs(120);
+
+/// Gives a site a ConfigMap in each namespace that it names.
+async fn copies(site: Arc<Site>, cx: Context<Site>) -> Result<Action, Problem> {
+    let namespaces = site.spec["to"].as_array().cloned().unwrap_or_default();
+    let is_wanted = |copy: &Config| namespaces.contains(&json!(copy.key().namespace()));
+    cx.prune::<Config>(is_wanted).await?;
+    let mut problems = Vec::new();
+    for namespace in &namespaces {
+        let metadata = json!({"name": "a", "namespace": namespace});
+        let copy = json!({"metadata": metadata, "data": {"text": site.spec["text"]}});
+        match cx.ensure::<Config>(copy).await {
+            Err(problem) if problem.class() == Class::Transient => return Err(problem),
+            copied => problems.extend(copied.err()),
+        }
+    }
+    Problem::all(problems).map(|()| Action::Done)
+}
+
+fn manager() -> Manager {
+    Manager::new("test")
+        .controller::<Site>()
+        .owns_labelled::<Config>(SITE_OF)
+        .finalizer("example.com/site", async |_, cx| cx.prune::<Config>(|_| false).await)
+        .reconcile(copies)
+}
+
+fn site() -> Id {
+    Id::new("/apis/example.com/v1/sites", "ns", "a")
+}
+
+fn copy(namespace: &str) -> Id {
+    Id::new("/api/v1/configmaps", namespace, "a")
+}
+
+fn put(server: &Server, spec: &Value) {
+    for namespace in ["x", "y", "z"] {
+        server.put(&Id::new("/api/v1/namespaces", "", namespace), json!({}));
+    }
+    server.put(&site(), json!({ "spec": spec }));
+}
+
+#[test]
+fn copies_follow_their_owner_whatever_fails() {
+    seeds(100, async |server: Server| {
+        put(&server, &json!({"to": ["x", "y"], "text": "one"}));
+        let test = async {
+            sleep(QUIET).await;
+            server.patch(&site(), &json!({"spec": {"to": ["y", "z"]}})).unwrap();
+        };
+        server.run(manager(), test).await;
+        let is = |text: &'static str| move |it: &Value| it["data"]["text"] == text;
+        let test = async {
+            sleep(QUIET).await;
+            server.heal();
+            server.until(&copy("z"), is("one")).await;
+            sleep(QUIET).await;
+            assert!(server.get(&copy("x")).is_none(), "it is no longer wanted");
+            server.remove(&copy("y"));
+            server.until(&copy("y"), is("one")).await;
+            server.patch(&copy("z"), &json!({"data": {"text": "by hand"}})).unwrap();
+            server.until(&copy("z"), is("one")).await;
+            server.settled(QUIET).await;
+            server.delete(&site());
+            server.until_gone(&site().resource).await;
+            assert!(server.objects(&copy("").resource).is_empty(), "they go with their owner");
+        };
+        server.run(manager(), test).await;
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_names_that_are_taken_are_named_and_each_is_taken_up_when_it_is_free() {
+    let server = Server::new(1);
+    server.set_liberties(false);
+    put(&server, &json!({"to": ["x", "y", "z"], "text": "one"}));
+    for taken in ["x", "z"] {
+        server.put(&copy(taken), json!({"data": {"text": "of somebody else"}}));
+    }
+    let test = async {
+        server.until(&copy("y"), |it| it["data"]["text"] == "one").await;
+        sleep(QUIET).await;
+        let taken = |namespace: &str| {
+            format!("ConfigMap {namespace}/a already exists and is not managed by Site")
+        };
+        let notes = || -> Vec<String> {
+            let events = server.events(&site());
+            events.iter().map(|event| event["note"].as_str().unwrap().to_owned()).collect()
+        };
+        assert_eq!(notes(), [format!("{}; {}", taken("x"), taken("z"))]);
+        server.remove(&copy("z"));
+        let freed = Instant::now();
+        server.until(&copy("z"), |it| it["data"]["text"] == "one").await;
+        assert!(freed.elapsed() < Duration::from_secs(1), "{:?}", freed.elapsed());
+        sleep(QUIET).await;
+        assert_eq!(notes()[1..], [taken("x")]);
+        assert_eq!(server.get(&copy("x")).unwrap()["data"]["text"], "of somebody else");
+    };
+    server.run(manager(), test).await;
+}
+
+#[tokio::test]
+async fn what_nothing_would_delete_or_find_is_refused() {
+    let manager = Manager::new("test").controller::<Site>().owns_labelled::<Child>(SITE_OF);
+    let why = refused(manager.reconcile(nothing)).await;
+    for fault in [
+        "the controller site owns Child by the label \"example.com/site\", which its view does not keep",
+        "which the garbage collector does not delete: add `.finalizer(\"example.com/site\"",
+    ] {
+        assert!(why.contains(fault), "{why}");
+    }
+}
+
+#[test]
+fn of_several_problems_the_most_urgent_one_decides_and_three_are_told() {
+    let problem = |class: Class, what: &str| Problem::Custom {
+        class,
+        reason: "ErrSome",
+        message: what.to_owned(),
+    };
+    assert!(Problem::all([]).is_ok());
+    let one = Problem::all([problem(Class::Forbidden, "a")]).unwrap_err();
+    assert_eq!(one.to_string(), "a");
+    let many = [
+        (Class::Terminal, "a"),
+        (Class::Waiting, "b"),
+        (Class::Transient, "c"),
+        (Class::Waiting, "d"),
+    ];
+    let many = Problem::all(many.map(|(class, what)| problem(class, what))).unwrap_err();
+    assert_eq!(
+        (many.class(), many.to_string()),
+        (Class::Transient, "c; b; d; and 1 more".to_owned())
+    );
+}
