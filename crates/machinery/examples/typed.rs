@@ -28,7 +28,7 @@ struct TaskStatus {
 
 async fn reconcile(task: Arc<Typed<Task>>, cx: Context<Typed<Task>>) -> Result<Action, Problem> {
     let conditions = task.status.clone().unwrap_or_default().conditions;
-    if conditions.iter().any(|it| it.r#type == "Complete" && it.status == "True") {
+    if conditions.iter().any(|it| it.reason == "Succeeded" || it.reason == "Failed") {
         return Ok(Action::Done); // The Job may be gone: it is deleted after its TTL.
     }
     let container = json!({"name": "task", "image": task.spec.image, "command": task.spec.command});

@@ -27,19 +27,19 @@ pub trait DryRun: Send + Sync + 'static {
 /// A write that was not stored.
 #[derive(Debug)]
 pub struct DryWrite {
-    /// `create`, `patch` or `delete`.
+    /// `create`, `update`, `patch`, `delete` or `deletecollection`.
     pub verb: &'static str,
     /// The kind of the object.
     pub kind: Kind,
-    /// The API path of the object; of a `create`, that of its collection.
+    /// The API path of the object; of a `create` or `deletecollection`, that of the collection.
     pub path: String,
     /// `status` or similar; empty for the object itself.
     pub subresource: String,
     /// The body that was sent.
     pub sent: Bytes,
-    /// The stored object, without `apiVersion` and `kind`; `None` if there is none.
+    /// The stored object, without `apiVersion` and `kind`; `None` if there is none, and for a `deletecollection`.
     pub before: Option<Value>,
-    /// The object as it would be stored; `None` if it would be deleted.
+    /// The object, or its subresource, as it would be stored; `None` if it would be deleted.
     pub after: Result<Option<Value>, Rejection>,
 }
 
@@ -111,9 +111,15 @@ impl Client {
         let mut tries = 0;
         loop {
             tries += 1;
-            let before = if verb == "create" { None } else { self.stored(kind, path).await? };
+            let before = match verb {
+                "create" | "deletecollection" => None,
+                _ => self.stored(kind, path).await?,
+            };
             let answer = self.call(verb, kind, request.clone()).await?;
-            let after: Option<Value> = if verb == "delete" { None } else { Some(decode(&answer)?) };
+            let after: Option<Value> = match verb {
+                "delete" | "deletecollection" => None,
+                _ => Some(decode(&answer)?),
+            };
             let is_between = before.as_ref().zip(after.as_ref()).is_some_and(|(before, after)| {
                 let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
                 version(before) != version(after)

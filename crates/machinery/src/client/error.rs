@@ -196,6 +196,11 @@ impl Error {
         self.is_conflict() && self.reason() == "AlreadyExists"
     }
 
+    /// Returns whether the kind is served and has no such object.
+    pub fn is_object_not_found(&self) -> bool {
+        self.is_not_found() && !self.is_not_served()
+    }
+
     /// Returns whether the requested version or continue token was compacted.
     pub fn is_expired(&self) -> bool {
         self.code() == Some(410) || matches!(self.reason(), "Expired" | "Gone")

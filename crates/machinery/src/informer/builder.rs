@@ -58,7 +58,8 @@ impl<V: Resource> Builder<V> {
         self
     }
 
-    /// Requests metadata only, for a view that needs nothing else.
+    /// Requests metadata only, for a view that needs nothing else. Not for [`Typed`](crate::object::Typed), whose types
+    /// decode whole objects.
     pub fn metadata_only(mut self) -> Self {
         self.metadata_only = true;
         self

@@ -41,6 +41,8 @@ pub struct ControllerBuilder<V, D = ()> {
     owned: Vec<TypeId>,
     labelled: Vec<Labelled>,
     filters: Filters,
+    /// The views whose changes enqueue something.
+    filterable: Vec<TypeId>,
     /// Handlers that run before a key is enqueued, for [`ControllerBuilder::reconcile`].
     bookkeeping: Vec<Handler>,
     handlers: Vec<Handler>,
@@ -58,9 +60,9 @@ pub(super) type OnProblem<V, D> = Arc<dyn Fn(&Context<V, D>, Problem) -> Problem
 /// Returns whether a change of an object enqueues it.
 pub(super) type Filter<V> = Arc<dyn Fn(&Delta<V>) -> bool + Send + Sync>;
 
-/// The filters of a controller, by the type of their view.
+/// The filters of a controller, by the type of their view, each with the view's name.
 #[derive(Clone, Default)]
-pub(super) struct Filters(HashMap<TypeId, Arc<dyn Any + Send + Sync>>);
+pub(super) struct Filters(HashMap<TypeId, (&'static str, Arc<dyn Any + Send + Sync>)>);
 /// Creates the future that runs after the controller has ended.
 type Ending =
     Box<dyn FnOnce(&ControllerDeps) -> Result<BoxFuture<'static, ()>, WiringError> + Send>;
@@ -99,11 +101,15 @@ fn waiting_when_known<W: Resource>(
     }
 }
 
-/// Returns whether a deletion starts or ends. Filters do not apply to these, because of finalizers.
+/// Returns whether a deletion starts or ends, or the owner changes. Filters do not apply to these, because of finalizers
+/// and of owned objects that would be lost.
 fn ends<V: Resource>(delta: &Delta<V>) -> bool {
     match delta {
         Delta::Added(..) => false,
-        Delta::Updated { old, new, .. } => old.meta().deleting != new.meta().deleting,
+        Delta::Updated { old, new, .. } => {
+            let (old, new) = (old.meta(), new.meta());
+            old.deleting != new.deleting || old.owner != new.owner
+        }
         Delta::Deleted(..) => true,
     }
 }
@@ -145,13 +151,13 @@ impl Filters {
         let before = self.of::<W>();
         let both: Filter<W> =
             Arc::new(move |delta| ends(delta) || (before(delta) && predicate(delta)));
-        self.0.insert(TypeId::of::<W>(), Arc::new(both));
+        self.0.insert(TypeId::of::<W>(), (wiring::view::<W>(), Arc::new(both)));
     }
 
     /// Returns the filter of `W`, which all changes pass if none was declared.
     pub(super) fn of<W: Resource>(&self) -> Filter<W> {
         let filter = self.0.get(&TypeId::of::<W>());
-        let filter = filter.and_then(|filter| filter.downcast_ref::<Filter<W>>());
+        let filter = filter.and_then(|(_, filter)| filter.downcast_ref::<Filter<W>>());
         filter.cloned().unwrap_or_else(|| Arc::new(|_| true))
     }
 }
@@ -172,6 +178,7 @@ impl<V: Resource> ControllerBuilder<V> {
             owned: Vec::new(),
             labelled: Vec::new(),
             filters: Filters::default(),
+            filterable: vec![TypeId::of::<V>()],
             bookkeeping: Vec::new(),
             handlers: Vec::new(),
             data: Arc::new(()),
@@ -200,6 +207,7 @@ impl<V: Resource> ControllerBuilder<V> {
             owned: self.owned,
             labelled: self.labelled,
             filters: self.filters,
+            filterable: self.filterable,
             bookkeeping: self.bookkeeping,
             handlers: self.handlers,
             data: Arc::new(data),
@@ -224,7 +232,8 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
     /// Lets changes of `W` enqueue something only if they pass `predicate`, such as
     /// [`generation_changed`](informer::predicate::generation_changed), which ignores status updates:
     /// `.filter::<Foo>(generation_changed)`. `W` is the controller's own kind, or one that it owns, watches or refers
-    /// to. The start and the end of a deletion pass every filter. Each of several filters of a kind has to pass.
+    /// to; [`ControllerBuilder::handler`] is not filtered. The start and the end of a deletion, and another owner, pass
+    /// every filter. Each of several filters of a kind has to pass.
     pub fn filter<W: Resource>(
         mut self,
         predicate: impl Fn(&Delta<W>) -> bool + Send + Sync + 'static,
@@ -309,6 +318,7 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
         let by_uid = Index::new(&owners, |owner: &V, each| each(owner.uid().to_string().into()));
         self.labelled.push(Labelled { view: TypeId::of::<C>(), label, index: children });
         self.owned.push(TypeId::of::<C>());
+        self.filterable.push(TypeId::of::<C>());
         let owners_of = move |parts: &ControllerDeps| -> Result<_, WiringError> {
             let (objects, owners) = (parts.store::<V>()?, owners.clone());
             Ok(move |child: &C| {
@@ -329,7 +339,19 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
         }));
         self.informer::<C>(|builder| builder.index(index))
             .informer::<V>(|builder| builder.index(by_uid))
-            .watches_with::<C, _>(owners_of)
+            .listen::<C, _>(move |parts| {
+                let (enqueue, passes) = (
+                    enqueue::for_mapped(parts.handle(), owners_of(parts)?),
+                    parts.filters.of::<C>(),
+                );
+                Ok(move |delta: &Delta<C>, initial: bool| {
+                    let is_of_another =
+                        matches!(delta, Delta::Updated { old, new } if uid(old) != uid(new));
+                    if is_of_another || passes(delta) {
+                        enqueue(delta, initial);
+                    }
+                })
+            })
             .handler::<C, _>(enqueue::waiting_when_freed)
     }
 
@@ -399,7 +421,9 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
     where
         H: Fn(&Delta<W>, bool) + Send + Sync + 'static,
     {
-        self.listen::<W, _>(|parts| {
+        let mut this = self;
+        this.filterable.push(TypeId::of::<W>());
+        this.listen::<W, _>(|parts| {
             let (handler, passes) = (make(parts)?, parts.filters.of::<W>());
             Ok(move |delta: &Delta<W>, initial: bool| {
                 if passes(delta) {
@@ -485,7 +509,7 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
     }
 
     /// Adds the controller. `reconcile` is called for objects that exist and are not being deleted. An error with a
-    /// reason ([`Problem::reason`]) is published as a Warning Event, once while the reason stays the same.
+    /// reason ([`Problem::reason`]) is published as a Warning Event, once while its sentence stays the same.
     pub fn reconcile<F, P, E>(mut self, reconcile: F) -> Manager
     where
         F: Fn(Arc<V>, Context<V, D>) -> P + Send + Sync + 'static,
@@ -526,6 +550,8 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
             ("conditions", !self.conditions.is_empty()),
             ("publish_writes", self.tells_writes),
             ("on_error", self.on_error.is_some()),
+            ("data", TypeId::of::<D>() != TypeId::of::<()>()),
+            ("owns_labelled", !self.labelled.is_empty()),
         ];
         let controller = self.name;
         let unused = unused.into_iter().filter(|(_, is_declared)| *is_declared);
@@ -539,9 +565,11 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
         first: Vec<Handler>,
         make: impl FnOnce(&ControllerDeps) -> Result<R, WiringError> + Send + 'static,
     ) -> Manager {
-        let declared = &self.declared;
-        if self.filters.0.keys().any(|view| !declared.contains(view)) {
-            self.faults.push(WiringError::FilterOfNothing { controller: self.name });
+        for (view, (name, _)) in &self.filters.0 {
+            if !self.filterable.contains(view) {
+                let (controller, view) = (self.name, *name);
+                self.faults.push(WiringError::FilterOfNothing { controller, view });
+            }
         }
         let handlers = self.all_handlers(first);
         let ControllerBuilder { mut manager, name, options, declared, filters, .. } = self;

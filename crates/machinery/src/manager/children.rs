@@ -437,9 +437,11 @@ impl<V: Resource, D> Context<V, D> {
             }
             let only = Preconditions { uid: *uid, version: *version };
             match self.client().delete::<C>(key, only).await {
-                Ok(Deletion::Deleted) => children.apply_delete(key, *uid),
-                Ok(Deletion::Terminating) => {}
-                Err(error) if error.is_not_found() => continue,
+                Ok(Deletion::Deleted) if !self.client().is_dry_run() => {
+                    children.apply_delete(key, *uid);
+                }
+                Ok(Deletion::Deleted | Deletion::Terminating) => {}
+                Err(error) if error.is_object_not_found() => continue,
                 Err(error) => return Err(failed::<C>("delete", key, error)),
             }
             self.controller.throttle.forget((self.object.uid(), key_hash::<C>(key)));
@@ -453,8 +455,8 @@ impl<V: Resource, D> Context<V, D> {
 
     /// Returns the store of an owned view.
     pub(super) fn children<C: Resource>(&self) -> Result<Store<C>, Problem> {
-        let (controller, view) = (self.controller.parts.controller(), view::<C>());
         if !self.controller.owned.contains(&TypeId::of::<C>()) {
+            let (controller, view) = (self.controller.parts.controller(), view::<C>());
             return Err(WiringError::NotOwned { controller, view }.into());
         }
         self.store::<C>()

@@ -53,12 +53,20 @@ pub(super) struct ControllerState<V> {
     tells_writes: bool,
 }
 
-/// A problem that was reported.
+/// Problems with one reason that were reported.
 struct Reported {
     uid: Uid,
     reason: &'static str,
-    /// Hash of its sentence; `None` if only the reason is known.
-    note: Option<u64>,
+    notes: Vec<Note>,
+    /// Events with this reason since `since`.
+    events: u32,
+    since: Instant,
+}
+
+/// A sentence about a problem.
+struct Note {
+    /// Its hash; `None` if only the reason is known.
+    hash: Option<u64>,
     at: Instant,
     /// True if the current reconcile has found it.
     is_found: bool,
@@ -85,6 +93,9 @@ pub(super) struct Declared {
 
 /// Time before a lasting problem is reported again. The API server keeps Events for an hour.
 const AGAIN: Duration = Duration::from_secs(30 * 60);
+/// Events with one reason within [`AGAIN`], for a problem whose sentence changes: some have a number or an ID of the API
+/// server or of a webhook.
+const EVENTS: u32 = 5;
 
 // === impl ControllerState ===
 
@@ -134,39 +145,47 @@ impl<V: Resource> ControllerState<V> {
         note: Option<&str>,
         now: Instant,
     ) -> bool {
-        let note = note.map(|note| hash(&note));
+        let hash = note.map(|note| hash(&note));
         let mut reported = self.reported.lock();
         let problems = reported.entry(object.key().clone()).or_default();
         problems.retain(|known| known.uid == object.uid());
-        let is_same = |known: &&mut Reported| {
-            let is_any = known.note.is_none() || note.is_none();
-            known.reason == reason && (is_any || known.note == note)
-        };
-        if let Some(known) = problems.iter_mut().find(is_same) {
-            known.is_found = true;
-            known.note = note.or(known.note);
-            let is_news = now.duration_since(known.at) >= AGAIN;
-            if is_news {
-                known.at = now;
-            }
-            return is_news;
+        let at = problems.iter().position(|known| known.reason == reason).unwrap_or_else(|| {
+            let uid = object.uid();
+            problems.push(Reported { uid, reason, notes: Vec::new(), events: 0, since: now });
+            problems.len() - 1
+        });
+        let known = &mut problems[at];
+        if now.duration_since(known.since) >= AGAIN {
+            (known.events, known.since) = (0, now);
         }
-        problems.push(Reported { uid: object.uid(), reason, note, at: now, is_found: true });
-        true
+        let is_same = |one: &&mut Note| hash.is_none() || one.hash.is_none() || one.hash == hash;
+        if let Some(same) = known.notes.iter_mut().find(is_same) {
+            same.is_found = true;
+            same.hash = hash.or(same.hash);
+            if now.duration_since(same.at) < AGAIN {
+                return false;
+            }
+            same.at = now;
+        } else {
+            known.notes.push(Note { hash, at: now, is_found: true });
+        }
+        known.events += 1;
+        known.events <= EVENTS
     }
 
     /// Begins a reconcile of `key`.
     pub(super) fn begins(&self, key: &ObjectKey) {
-        for known in self.reported.lock().get_mut(key).into_iter().flatten() {
-            known.is_found = false;
-        }
+        let mut reported = self.reported.lock();
+        let known = reported.get_mut(key).into_iter().flatten();
+        known.flat_map(|known| &mut known.notes).for_each(|note| note.is_found = false);
     }
 
     /// Marks a reconcile of `key` as succeeded: problems that it did not find are solved.
     pub(super) fn succeeded(&self, key: &ObjectKey) {
         let mut reported = self.reported.lock();
         if let Some(problems) = reported.get_mut(key) {
-            problems.retain(|known| known.is_found);
+            problems.iter_mut().for_each(|known| known.notes.retain(|note| note.is_found));
+            problems.retain(|known| !known.notes.is_empty());
             if problems.is_empty() {
                 reported.remove(key);
             }
@@ -176,7 +195,9 @@ impl<V: Resource> ControllerState<V> {
     /// Marks a reconcile of `key` as failed. If it found a problem, those that it did not find are solved. If it
     /// found none, as in an outage, nothing changes.
     pub(super) fn failed(&self, key: &ObjectKey) {
-        let found_any = |problems: &Vec<Reported>| problems.iter().any(|known| known.is_found);
+        let found_any = |problems: &Vec<Reported>| {
+            problems.iter().flat_map(|known| &known.notes).any(|note| note.is_found)
+        };
         let has_found = self.reported.lock().get(key).is_some_and(found_any);
         if has_found {
             self.succeeded(key);
@@ -306,7 +327,7 @@ impl<V: Resource, D> Context<V, D> {
     }
 
     /// Publishes a Warning about a problem of the object: once while reconciles find it, again when its sentence
-    /// changes, and again after half an hour. A problem that `reconcile` returns as an error is published in the same
+    /// changes (five times in half an hour), and again after half an hour. A problem that `reconcile` returns as an error is published in the same
     /// way.
     pub fn warn(&self, reason: &'static str, note: &str) {
         if self.controller.is_news(&self.object, reason, Some(note), Instant::now()) {

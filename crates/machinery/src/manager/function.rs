@@ -63,8 +63,8 @@ impl<V: Resource, D, F> Function<V, D, F> {
     /// Reports that every reconcile of an object has written something for a long time.
     fn warn_of_writes(&self, key: &ObjectKey) {
         if let Some(object) = self.controller.objects.get(key) {
-            let note = "Its reconciles have written something each time for ten minutes: they want something else each \
-                        time, or another program changes it. It is reconciled once a second";
+            let note = "Its reconciles have written something each time for ten minutes: they write without need, want \
+                        something else each time, or another program changes it. It is reconciled once a second";
             tracing::warn!("{note}");
             Context::new(self.controller.clone(), self.data.clone(), object).event(
                 Type::Warning,
@@ -234,7 +234,7 @@ impl<V: Resource, D> Context<V, D> {
         }
         match self.write_finalizers(&others).await {
             // Another manager has removed it, and the object is gone.
-            Err(Problem::Call { source, .. }) if source.is_not_found() => {}
+            Err(Problem::Call { source, .. }) if source.is_object_not_found() => {}
             // The watch reports the deletion, which for a Pod comes later.
             written => drop(self.wrote(written?)),
         }

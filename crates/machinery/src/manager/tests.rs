@@ -464,6 +464,11 @@ async fn a_warning_with_another_sentence_is_published_and_each_of_two_once() {
     assert!(news(&["in ns-a", "in ns-b"]).is_empty());
     assert!(news(&["in ns-b"]).is_empty());
     assert_eq!(news(&["in ns-a"]), ["in ns-a"], "it was over");
+    let numbers: [&'static str; 9] = ["1", "2", "3", "4", "5", "6", "7", "8", "9"];
+    let told = numbers.iter().filter(|number| !news(&[number]).is_empty()).count();
+    assert_eq!(told, 2, "five in half an hour");
+    tokio::time::advance(Duration::from_secs(1800)).await;
+    assert_eq!(news(&["10"]), ["10"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -117,14 +117,16 @@ pub enum WiringError {
         /// The declaration.
         declaration: &'static str,
     },
-    /// A controller filters changes of a view that it does not declare.
+    /// A controller filters changes that enqueue nothing.
     #[error(
-        "the controller {controller} has a `.filter::<W>(…)` for a view that it does not declare: add `.owns::<W>()` or \
-         `.watches::<W>(…)`, or remove the filter"
+        "the controller {controller} has a `.filter::<{view}>(…)`, but no change of {view} enqueues anything: add \
+         `.owns::<{view}>()`, `.watches::<{view}>(…)` or `.refers::<{view}>(…)`, or remove the filter"
     )]
     FilterOfNothing {
         /// The controller's name.
         controller: &'static str,
+        /// The view's type, `Deployment`.
+        view: &'static str,
     },
     /// One controller narrows an informer that others share.
     #[error(

@@ -1,8 +1,9 @@
 //! Writes of a reconcile beside [`Context::ensure`] and [`Context::patch_status`].
 //!
 //! Guarantees
-//! - The response is in the store before the call returns, if the controller declares the view. So is the deletion of an
-//!   object that has no finalizer.
+//! - A written object is in the store before the call returns, if the controller declares the view and its informer
+//!   selects the object. The deletion of an object is, too, if nothing holds the object up. The watch reports the rest:
+//!   [`Context::scale`], [`Context::delete_all`], and that a deletion has begun.
 //! - An error names the verb, the kind and the object.
 //! - An object whose reconciles write each time is reconciled once a second, and an Event says so.
 
@@ -16,29 +17,33 @@ use super::Context;
 use super::children::{failed, json_of};
 use crate::client::{Deletion, Error, Preconditions, Propagation, Scope};
 use crate::controller::Problem;
-use crate::object::{ObjectKey, Resource, ResourceVersion};
+use crate::object::{Kind, ObjectKey, Resource, ResourceVersion};
 
 // === impl Context ===
 
 impl<V: Resource, D> Context<V, D> {
     /// Creates an object (POST). `object` has `metadata.name` or `generateName`, and a namespace if its kind has one.
-    /// The kind is filled in. Returns it as stored.
+    /// The kind is filled in. Returns it as stored. Look into the store first, because the next reconcile calls this
+    /// again.
     ///
     /// # Errors
     /// A conflict if the name is taken; all errors of a write.
     pub async fn create<C: Resource>(&self, object: impl Serialize) -> Result<Arc<C>, Problem> {
         let (key, body) = self.body::<C>(&object)?;
-        self.took("create", &key, self.client().create::<C>(&key, &body).await)
+        let created = self.client().create::<C>(&key, &body).await;
+        self.took("create", &key, true, created)
     }
 
-    /// Applies the fields of `object` (server-side apply), and takes over those that other managers have. It creates
-    /// an object that does not exist. The kind is filled in.
+    /// Applies an object (server-side apply): its fields are all that this program wants of it. Takes over fields of other
+    /// managers, and removes those that the program applied before and now leaves out. So it is not for objects of
+    /// [`Context::ensure`]: patch these. It creates an object that does not exist. The kind is filled in.
     ///
     /// # Errors
     /// All errors of a write.
     pub async fn apply<C: Resource>(&self, object: impl Serialize) -> Result<Arc<C>, Problem> {
         let (key, body) = self.body::<C>(&object)?;
-        self.took("apply", &key, self.client().apply::<C>(&key, &body).await)
+        let is_known = self.knows::<C>(&key);
+        self.took("apply", &key, is_known, self.client().apply::<C>(&key, &body).await)
     }
 
     /// Like [`Context::apply`], but takes over no field.
@@ -52,7 +57,8 @@ impl<V: Resource, D> Context<V, D> {
         object: impl Serialize,
     ) -> Result<Arc<C>, Problem> {
         let (key, body) = self.body::<C>(&object)?;
-        self.took("apply", &key, self.client().apply_unforced::<C>(&key, &body).await)
+        let is_known = self.knows::<C>(&key);
+        self.took("apply", &key, is_known, self.client().apply_unforced::<C>(&key, &body).await)
     }
 
     /// Replaces an object (PUT): fields that `object` lacks are removed. With a `metadata.resourceVersion`, only that
@@ -62,7 +68,8 @@ impl<V: Resource, D> Context<V, D> {
     /// A conflict if the object does not exist or has changed; all errors of a write.
     pub async fn update<C: Resource>(&self, object: impl Serialize) -> Result<Arc<C>, Problem> {
         let (key, body) = self.body::<C>(&object)?;
-        self.took("update", &key, self.client().update::<C>(&key, &body).await)
+        let is_known = self.knows::<C>(&key);
+        self.took("update", &key, is_known, self.client().update::<C>(&key, &body).await)
     }
 
     /// Merges a JSON merge patch into an object. A `metadata.uid` or `metadata.resourceVersion` in it is a
@@ -76,7 +83,8 @@ impl<V: Resource, D> Context<V, D> {
         patch: impl Serialize,
     ) -> Result<Arc<C>, Problem> {
         let patch = json_of(&patch)?;
-        self.took("patch", key, self.client().merge_patch::<C>(key, &patch).await)
+        let is_known = self.knows::<C>(key);
+        self.took("patch", key, is_known, self.client().merge_patch::<C>(key, &patch).await)
     }
 
     /// Sets the number of replicas of an object, by its scale subresource. The watch reports the change.
@@ -100,23 +108,27 @@ impl<V: Resource, D> Context<V, D> {
         let (key, uid) = (object.key(), object.uid());
         let only = Preconditions { uid, version: ResourceVersion::UNKNOWN };
         match self.client().delete_with::<C>(key, only, propagation).await {
-            Ok(Deletion::Terminating) => {}
-            Err(error) if !error.is_not_found() => return Err(failed::<C>("delete", key, error)),
-            Ok(Deletion::Deleted) | Err(_) => {
-                if let Ok(store) = self.store::<C>() {
-                    store.apply_delete(key, uid);
-                }
-            }
+            Ok(Deletion::Terminating) => return Ok(()),
+            Ok(Deletion::Deleted) => {}
+            // It is gone. A conflict means that another object has the name.
+            Err(error) if error.is_object_not_found() || error.is_conflict() => {}
+            Err(error) => return Err(failed::<C>("delete", key, error)),
+        }
+        if let Ok(store) = self.store::<C>()
+            && !self.client().is_dry_run()
+        {
+            store.apply_delete(key, uid);
         }
         Ok(())
     }
 
-    /// Deletes all objects of a kind that `scope` selects. The watch reports the deletions.
+    /// Deletes all objects of a kind that `scope` selects in its namespace. The watch reports the deletions.
     ///
     /// # Errors
-    /// All errors of a write.
+    /// `ErrUnnamed` if the kind is namespaced and `scope` names no namespace; all errors of a write.
     pub async fn delete_all<C: Resource>(&self, scope: &Scope) -> Result<(), Problem> {
         let key = ObjectKey::new(scope.namespace.clone().unwrap_or_default(), "");
+        namespaced(&self.client().kind::<C>(), &key)?;
         let deleted = self.client().delete_collection::<C>(scope).await;
         deleted.map_err(|error| failed::<C>("delete all", &key, error))
     }
@@ -124,29 +136,40 @@ impl<V: Resource, D> Context<V, D> {
     /// Returns the key and the body of an object of kind `C`.
     fn body<C: Resource>(&self, object: &impl Serialize) -> Result<(ObjectKey, Value), Problem> {
         let (mut body, kind) = (json_of(object)?, self.client().kind::<C>());
+        if !body["metadata"].is_object() {
+            let what = format!("a {} to be written has no metadata", kind.kind);
+            return Err(Problem::terminal("ErrUnnamed", what));
+        }
         body["apiVersion"] = kind.api_version().into();
         body["kind"] = kind.kind.into();
         let text = |name: &str| body["metadata"][name].as_str().unwrap_or_default();
         let key = ObjectKey::new(text("namespace"), text("name"));
-        if kind.namespaced && key.namespace().is_empty() {
-            let what = format!("a {} is in a namespace: set metadata.namespace", kind.kind);
-            return Err(Problem::terminal("ErrUnnamed", what));
-        }
+        namespaced(&kind, &key)?;
         Ok((key, body))
     }
 
-    /// Stores the response of a write, and returns the object as stored.
+    /// Returns whether the store has an object of this key.
+    fn knows<C: Resource>(&self, key: &ObjectKey) -> bool {
+        self.store::<C>().is_ok_and(|store| store.get(key).is_some())
+    }
+
+    /// Stores the response of a write, and returns the object as stored. An object that is not `known` may be one that
+    /// the informer does not select: stored as a write, it would come and go again, and enqueue a reconcile each time.
     fn took<C: Resource>(
         &self,
         verb: &'static str,
         key: &ObjectKey,
+        is_known: bool,
         response: Result<C, Error>,
     ) -> Result<Arc<C>, Problem> {
         let response = response.map_err(|error| failed::<C>(verb, key, error))?;
         let store = self.store::<C>().ok().filter(|_| !self.client().is_dry_run());
         let Some(store) = store else { return Ok(Arc::new(response)) };
         let version = response.meta().version;
-        let stored = store.apply_response(response);
+        let stored = match is_known {
+            true => store.apply_response(response),
+            false => store.apply_read(response),
+        };
         // If the store has a newer state, this reconcile has not seen it, and its next write conflicts.
         let own = (stored.clone() as Arc<dyn Any + Send + Sync>).downcast::<V>();
         if let Ok(own) = own
@@ -157,4 +180,13 @@ impl<V: Resource, D> Context<V, D> {
         }
         Ok(stored)
     }
+}
+
+/// Fails if an object of a namespaced kind is in no namespace.
+fn namespaced(kind: &Kind, key: &ObjectKey) -> Result<(), Problem> {
+    if kind.namespaced && key.namespace().is_empty() {
+        let what = format!("a {} is in a namespace: name it", kind.kind);
+        return Err(Problem::terminal("ErrUnnamed", what));
+    }
+    Ok(())
 }

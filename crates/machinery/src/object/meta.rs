@@ -126,7 +126,7 @@ impl<K> Meta<K> {
         }
     }
 
-    /// Returns the creation time. `None` for an object not yet created.
+    /// Returns the creation time. `None` for an object not yet created, and for a time that is not RFC 3339.
     pub fn created(&self) -> Option<Timestamp> {
         self.created.timestamp()
     }
@@ -234,10 +234,13 @@ impl<'de, K: Keep> Visitor<'de> for MetaVisitor<K> {
                 Field::Uid => meta.uid = map.next_value()?,
                 Field::ResourceVersion => meta.version = map.next_value()?,
                 Field::Generation => meta.generation = map.next_value()?,
-                Field::CreationTimestamp => meta.created = map.next_value()?,
+                Field::CreationTimestamp => {
+                    meta.created = map.next_value::<Option<_>>()?.unwrap_or_default();
+                }
                 Field::DeletionTimestamp => {
-                    meta.deleted = map.next_value()?;
-                    meta.deleting = meta.deleted != Seconds::default();
+                    let deleted = map.next_value::<Option<Seconds>>()?;
+                    meta.deleting = deleted.is_some();
+                    meta.deleted = deleted.unwrap_or_default();
                 }
                 Field::OwnerReferences => {
                     if let Some(Controller { owner, blocks }) = map.next_value::<Controllers>()?.0 {
@@ -283,8 +286,9 @@ impl From<Timestamp> for Seconds {
 
 impl<'de> Deserialize<'de> for Seconds {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Seconds, D::Error> {
-        let time = Option::<Timestamp>::deserialize(deserializer)?;
-        Ok(time.map(Seconds::from).unwrap_or_default())
+        // Aggregated API servers can have other forms.
+        let text = Cow::<str>::deserialize(deserializer)?;
+        Ok(text.parse::<Timestamp>().map(Seconds::from).unwrap_or_default())
     }
 }
 
@@ -491,6 +495,8 @@ mod tests {
         let meta: Meta =
             serde_json::from_str(r#"{"name":"a","deletionTimestamp":"2026-01-01T00:00:00Z"}"#)
                 .unwrap();
-        assert!(meta.deleting);
+        assert!(meta.deleting && meta.deletion().is_some());
+        let meta: Meta = serde_json::from_str(r#"{"name":"a","deletionTimestamp":"t"}"#).unwrap();
+        assert!(meta.deleting && meta.deletion().is_none(), "a time of another form");
     }
 }

@@ -59,6 +59,11 @@ async fn changes_of_an_owned_kind_that_a_filter_drops_enqueue_nothing_but_deleti
         };
         change(&|child| child["spec"]["limit"] = json!(1), 0).await;
         change(&|child| child["spec"]["size"] = json!(2), 1).await;
+        // It is lost, and found again by its UID.
+        change(&|child| drop(child["metadata"]["ownerReferences"][0]["controller"].take()), 1)
+            .await;
+        change(&|child| child["metadata"]["ownerReferences"][0]["controller"] = json!(true), 1)
+            .await;
         let deletion = "2026-01-01T00:00:00Z";
         change(&|child| child["metadata"]["deletionTimestamp"] = json!(deletion), 1).await;
     };
@@ -68,8 +73,8 @@ async fn changes_of_an_owned_kind_that_a_filter_drops_enqueue_nothing_but_deleti
 #[tokio::test]
 async fn a_filter_of_a_view_that_is_not_declared_is_refused() {
     let manager = Manager::new("test").controller::<Site>().filter::<Node>(|_| true);
-    let why = refused(manager.reconcile(super::nothing)).await;
-    assert!(why.contains("the controller site has a `.filter::<W>(…)`"), "{why}");
+    let why = refused(manager.reads::<Node>().reconcile(super::nothing)).await;
+    assert!(why.contains("but no change of Node enqueues anything"), "{why}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,11 +1,16 @@
 //! Writes on the context: what the store has afterwards, and what an error says.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::server::Server;
 use super::{CHILD, Child, SITE, Site, context};
 use crate::client::Propagation;
-use crate::controller::Class;
+use crate::controller::{Action, Class, Problem};
+use crate::manager::{Context, Manager};
 use crate::object::{Object, ObjectKey};
 
 fn child(spec: &Value) -> Value {
@@ -53,7 +58,7 @@ async fn an_error_names_the_verb_the_kind_and_the_object() {
     assert!(taken.to_string().starts_with("cannot create Child ns/x: "), "{taken}");
     assert_eq!(taken.class(), Class::Conflict);
     let nowhere = cx.create::<Child>(json!({"metadata": {"name": "x"}})).await.unwrap_err();
-    assert_eq!(nowhere.to_string(), "a Child is in a namespace: set metadata.namespace");
+    assert_eq!(nowhere.to_string(), "a Child is in a namespace: name it");
 }
 
 #[tokio::test]
@@ -71,4 +76,28 @@ async fn an_apply_without_force_names_the_fields_of_others() {
     assert_eq!(server.get(CHILD)["spec"]["size"], 9);
     let forced = cx.apply::<Child>(child(&json!({"size": 1}))).await.unwrap();
     assert_eq!((forced.spec.size, forced.key().name().as_str()), (Some(1), "x"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_of_an_object_that_no_informer_selects_enqueues_nothing_again_and_again() {
+    let server = Server::default();
+    server.put(SITE, json!({}));
+    let reconciles = Arc::new(AtomicU32::new(0));
+    let count = reconciles.clone();
+    let manager = Manager::new("test")
+        .controller::<Site>()
+        .watches::<Child>(|_| vec![ObjectKey::new("ns", "a")])
+        .informer::<Child>(|all| all.labels("app=other"))
+        .reconcile(move |_: Arc<Site>, cx: Context<Site>| {
+            count.fetch_add(1, Ordering::Relaxed);
+            async move {
+                cx.apply::<Child>(child(&json!({"size": 1}))).await?;
+                cx.merge_patch::<Child>(&ObjectKey::new("ns", "x"), json!({"spec": {"limit": 2}}))
+                    .await?;
+                Ok::<_, Problem>(Action::Done)
+            }
+        });
+    server.run(manager, tokio::time::sleep(Duration::from_secs(1800))).await;
+    let reconciles = reconciles.load(Ordering::Relaxed);
+    assert!(reconciles < 10, "{reconciles} in half an hour");
 }
