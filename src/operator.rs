@@ -22,14 +22,14 @@ use tokio::runtime::{Builder, Runtime};
 use crate::app::{self, App};
 use crate::cli::args::{Cli, Command, ControllerName, RunArgs, WorkloadArgs, all_if_empty};
 use crate::cli::telemetry::{self, Spans};
-use crate::cli::{Error, IDENTITY, NAMESPACE, check, manifests, one_line, plan, servers, status};
+use crate::cli::{Error, IDENTITY, NAMESPACE, check, manifests, one_line, plan, status};
 use crate::client::{self, Client};
 use crate::controller::Program;
 use crate::generic_daemon::{self, GenericDaemon};
 use crate::leader_election::{self, ConfigError};
 use crate::manager::{ControllerBuilder, Lease, Manager};
 use crate::memcached::{self, Memcached, Pace, Settings};
-use crate::metrics::{Build, Checks, Metrics};
+use crate::metrics::{Build, Metrics};
 use crate::shutdown::Shutdown;
 use crate::workload::labels::inherit;
 use crate::workload::{
@@ -121,15 +121,14 @@ async fn run(mut args: RunArgs, spans: Spans) -> Result<(), Error> {
 async fn program(args: RunArgs, spans: Spans) -> Result<Program, Error> {
     let config = args.connection.config().await?;
     let lease = args.leader_elect.then(|| lease(&args)).transpose()?;
-    let (host, metrics, ready) = (host_name(), metrics(&config), Checks::default());
+    let (host, metrics) = (host_name(), metrics(&config));
     let options = client::Options {
         deadline: args.api_deadline,
         write_deadline: args.write_deadline,
         observer: metrics.clone(),
         ..client::Options::new(IDENTITY)
     };
-    // This client needs no leadership, because every replica answers reviews. The others are made from it, so
-    // that a credential plugin runs only once.
+    // All clients are made from this one, so that a credential plugin runs only once.
     let ungated = Client::new(config, options.clone())?;
     ungated.log_in().await?;
     let WorkloadArgs { namespaces, memcached_image, .. } = &args.workloads;
@@ -149,11 +148,10 @@ async fn program(args: RunArgs, spans: Spans) -> Result<Program, Error> {
              as memcached:1.6.38-alpine"
         );
     }
-    let servers = servers::bind(&args, &ungated, &metrics, &ready).await?;
     let mut manager = Manager::new(IDENTITY)
         .instance(host)
+        .serve(args.serve()?)
         .metrics(metrics)
-        .readiness(ready)
         .client(|client| *client = options)
         .options(|options| {
             options.workers = args.workers.into();
@@ -164,11 +162,7 @@ async fn program(args: RunArgs, spans: Spans) -> Result<Program, Error> {
     }
     let connect = |options| ungated.sibling(options);
     let pace = Pace::new(args.workloads.max_image_rollouts.unwrap_or_default());
-    let mut program = add_controllers(manager, &args.workloads, &pace).program(connect).await?;
-    for (name, server) in servers {
-        program =
-            program.outer_task(name, |stop| async move { server.run(stop.requested()).await });
-    }
+    let program = add_controllers(manager, &args.workloads, &pace).program(connect).await?;
     Ok(program.outer_task("the export of spans", |stop| async move {
         stop.requested().await;
         spans.end().await;

@@ -194,7 +194,7 @@ fn only_the_client_the_servers_and_the_export_of_spans_speak_http() {
 fn the_code_of_the_guide_is_that_of_the_examples() {
     let mut sources = sources(Path::new("crates/machinery/examples"));
     sources.push("crates/machinery/src/manager/mod.rs".into());
-    sources.push("crates/machinery/src/manager/observed.rs".into());
+    sources.push("crates/machinery/src/manager/serve.rs".into());
     let plain = |text: &str| {
         let lines = text.lines().map(|line| line.trim().trim_start_matches("/// "));
         lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")

@@ -11,6 +11,7 @@ use super::plan::PlanArgs;
 
 use super::status::StatusArgs;
 use crate::client::{self, Client, Error, Options};
+use crate::manager::Serve;
 use crate::memcached::Limit;
 use crate::workload::labels::inheritable;
 
@@ -220,14 +221,35 @@ impl WorkloadArgs {
 
 impl RunArgs {
     /// Returns whether /metrics is served over TLS to authorized clients only.
-    pub(crate) fn serves_metrics_securely(&self) -> bool {
+    fn serves_metrics_securely(&self) -> bool {
         let is_local =
             self.metrics_bind_address.0.is_some_and(|address| address.ip().is_loopback());
         self.metrics_secure.unwrap_or(!is_local || self.metrics_certificate.is_some())
     }
 
+    /// Returns the servers of health and metrics.
+    ///
+    /// # Errors
+    /// If the flags contradict each other.
+    pub(crate) fn serve(&self) -> Result<Serve, super::Error> {
+        self.has_two_ports()?;
+        if self.metrics_secure == Some(false) && self.metrics_certificate.is_some() {
+            return Err(super::Error::Metrics(
+                "--metrics-secure=false serves plain HTTP and uses no --metrics-certificate: leave out one of them",
+            ));
+        }
+        let is_secure = self.serves_metrics_securely();
+        let serve = if is_secure { Serve::secure() } else { Serve::open() };
+        let serve = serve.health(self.health_probe_bind_address.0);
+        let serve = serve.metrics(self.metrics_bind_address.0);
+        Ok(match self.metrics_certificate.clone().zip(self.metrics_key.clone()) {
+            Some((certificate, key)) => serve.certificate(certificate, key),
+            None => serve,
+        })
+    }
+
     /// Refuses one port for both health checks and metrics: scrapes could crowd out probes.
-    pub(crate) fn has_two_ports(&self) -> Result<(), super::Error> {
+    fn has_two_ports(&self) -> Result<(), super::Error> {
         let port = |address: BindAddress| address.0.map(|at| at.port()).filter(|port| *port != 0);
         let (metrics, health) = (self.metrics_bind_address, self.health_probe_bind_address);
         if port(metrics).is_some_and(|both| port(health) == Some(both)) {

@@ -4,7 +4,6 @@ pub(crate) mod args;
 #[cfg(feature = "otel")]
 mod traces;
 pub(crate) mod telemetry;
-pub(crate) mod servers;
 // The commands beside `run`, and the operator that they find.
 pub(crate) mod installation;
 pub mod check;
@@ -27,7 +26,6 @@ pub(crate) use crate::client::{is_control, one_line};
 use crate::controller::ProgramError;
 use crate::identity::{Hints, Identity};
 use crate::leader_election::ConfigError;
-use crate::metrics::TlsError;
 use crate::workload::MANAGER;
 use crate::{client, manager};
 
@@ -78,18 +76,26 @@ pub enum Error {
     /// The flags of the metrics contradict each other.
     #[error("{0}")]
     Metrics(&'static str),
-    /// The certificate for metrics cannot be used.
-    #[error(transparent)]
-    Tls(#[from] TlsError),
     /// The output could not be printed.
     #[error("cannot print: {0}")]
     Print(#[source] std::io::Error),
     /// The controllers could not be started.
     #[error(transparent)]
-    Manager(#[from] manager::Error),
+    Manager(manager::Error),
     /// A task that everything depends on died, or the program is wired wrongly.
     #[error(transparent)]
     Program(#[from] ProgramError),
+}
+
+impl From<manager::Error> for Error {
+    fn from(error: manager::Error) -> Error {
+        match error {
+            manager::Error::Listen { what, address, source } => {
+                Error::Listen { what, address, source }
+            }
+            error => Error::Manager(error),
+        }
+    }
 }
 
 /// Parses the command line.

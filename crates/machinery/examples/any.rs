@@ -2,47 +2,76 @@
 //! has, and each change of that.
 //!
 //! `cargo run --example any -- apps/v1/Deployment`, or `v1/ConfigMap`
-use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+use std::{collections::BTreeMap, process::ExitCode};
 
 use controller_machinery::client::{self, Client, Options};
-use controller_machinery::controller::{ExitError, Program};
-use controller_machinery::informer::Informer;
-use controller_machinery::object::{Kind, Meta, Object};
-use controller_machinery::{shutdown::Shutdown, store::Delta, view};
+use controller_machinery::controller::{Action, Problem};
+use controller_machinery::manager::{Context, Manager};
+use controller_machinery::object::{InternedStr, Kind, Meta, Object};
+use controller_machinery::{identity::Identity, store::Delta, view};
+use tokio::sync::mpsc;
 
-/// Of any object, the metadata is enough here. [`Dynamic`](controller_machinery::object::Dynamic) has
-/// everything.
+/// Of any object, the metadata is enough here.
 #[derive(Debug, serde::Deserialize)]
 struct Any {
     metadata: Meta,
 }
 
-view!(Any: Kind::RUNTIME);
+static KIND: OnceLock<Kind> = OnceLock::new();
+view!(Any: *KIND.get().expect("main sets it"));
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), ExitError> {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
-    let name = std::env::args().nth(1).unwrap_or_default();
-    let parts: Vec<&str> = name.split('/').collect();
-    let (group, version, kind) = match parts[..] {
+/// Asks the API server for the kind `GROUP/VERSION/KIND`.
+async fn discover(name: &str) -> Result<Kind, String> {
+    let (group, version, kind) = match name.split('/').collect::<Vec<_>>()[..] {
         [group, version, kind] => (group, version, kind),
         [version, kind] => ("", version, kind),
-        _ => return Err(std::io::Error::other("usage: any GROUP/VERSION/KIND").into()),
+        _ => return Err("usage: any GROUP/VERSION/KIND".to_owned()),
     };
-    let client = Client::new(client::config(None, None).await?, Options::default())?;
-    let kind = client.discover(group, version, kind).await?;
-    let mut program = Program::new();
-    let objects = program.informer(Informer::<Any>::builder(client.of(kind)).metadata_only());
-    let mut counts = BTreeMap::new();
-    objects.handle(move |delta, _| {
-        let namespace = delta.object().key().namespace().clone();
-        let count: &mut usize = counts.entry(namespace.clone()).or_default();
-        match delta {
-            Delta::Added(..) => *count += 1,
-            Delta::Updated { .. } => return,
-            Delta::Deleted(..) => *count -= 1,
+    let config = client::config(None, None).await.map_err(|error| error.to_string())?;
+    let client = Client::new(config, Options::default()).map_err(|error| error.to_string())?;
+    client.discover(group, version, kind).await.map_err(|error| error.to_string())
+}
+
+async fn reconcile(_: Arc<Any>, _: Context<Any>) -> Result<Action, Problem> {
+    Ok(Action::Done) // Here the objects are only counted.
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+    match discover(&std::env::args().nth(1).unwrap_or_default()).await {
+        Ok(kind) => drop(KIND.set(kind)),
+        Err(why) => {
+            eprintln!("any: {why}");
+            return ExitCode::FAILURE;
         }
-        println!("{namespace} {count}");
-    });
-    Ok(program.run(Shutdown::from_signals()?).await?)
+    }
+    let (sender, mut changes) = mpsc::unbounded_channel::<(InternedStr, i64)>();
+    Manager::new(Identity::new("any", "example.com"))
+        .task("the counter", async move |_, stop| {
+            let mut counts = BTreeMap::<InternedStr, i64>::new();
+            while let Some((namespace, change)) = tokio::select! {
+                () = stop.requested() => None,
+                change = changes.recv() => change,
+            } {
+                let count = counts.entry(namespace.clone()).or_default();
+                *count += change;
+                println!("{namespace} {count}");
+            }
+        })
+        .controller::<Any>()
+        .informer::<Any>(|all| all.metadata_only())
+        .handler::<Any, _>(|_| {
+            move |delta: &Delta<Any>, _| {
+                let change = match delta {
+                    Delta::Added(..) => 1,
+                    Delta::Updated { .. } => return,
+                    Delta::Deleted(..) => -1,
+                };
+                let _ = sender.send((delta.object().key().namespace().clone(), change));
+            }
+        })
+        .run(reconcile)
+        .await
 }

@@ -63,12 +63,10 @@ pub fn for_mapped<V: Object>(
 }
 
 /// Enqueues every key whose last reconcile waited for the name of an object ([`Class::Waiting`](super::Class::Waiting))
-/// when that object is deleted or gets another controller. The view's kind must be known at compile time, because keys
-/// wait for a name of a kind.
+/// when that object is deleted or gets another controller. The view has a kind, because keys wait for a name of a kind.
 pub fn waiting_when_freed<V: Resource>(
     handle: Handle,
 ) -> impl Fn(&Delta<V>, bool) + Send + Sync + 'static {
-    debug_assert!(V::kind() != Kind::RUNTIME, "no reconcile waits for a name of no kind");
     move |delta, _| {
         let freed = match delta {
             Delta::Added(..) => false,

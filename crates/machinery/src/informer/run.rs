@@ -61,7 +61,8 @@ pub enum BuildError {
     /// Neither its view nor its client has a kind.
     #[error(
         "the informer of {view} does not know its kind, which is known only at run time: build it \
-         with a client that does, `Informer::<{view}>::builder(client.of(kind))`"
+         with a client that does, `Informer::<{view}>::builder(client.of(kind))`, or, under a manager, \
+         declare a view whose kind is set at the start, `view!(Any: *KIND.get().unwrap())`"
     )]
     UnknownKind {
         /// The view's type, `Dynamic`.

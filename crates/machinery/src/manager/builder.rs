@@ -6,15 +6,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use futures::FutureExt;
 use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use futures::{FutureExt, Stream, StreamExt};
 
 #[cfg(any(test, feature = "testing"))]
 use super::context::ControllerState;
 use super::context::{Declared, Labelled};
 use super::function::{Finalizer, Function, Functions};
 use super::kinds::{ControllerDeps, InStep, Informers};
-use super::leading::WhileLeading;
+use super::leading::{Lead, WhileLeading};
 use super::wiring::{self, WiringError};
 use super::{Context, Manager, Shared};
 #[cfg(any(test, feature = "testing"))]
@@ -25,7 +26,7 @@ use crate::controller::{
 use crate::informer;
 use crate::object::{Keep, ObjectKey, Resource};
 use crate::store::{Delta, Index};
-use crate::workqueue::Priority;
+use crate::workqueue::{Priority, WorkQueue};
 
 /// Declares a controller of `V`: what it owns, watches and reads, and how it reconciles.
 ///
@@ -36,7 +37,9 @@ use crate::workqueue::Priority;
 pub struct ControllerBuilder<V, D = ()> {
     manager: Manager,
     name: &'static str,
-    options: Options,
+    options: Vec<Change>,
+    sources: Vec<BoxStream<'static, ObjectKey>>,
+    is_on_standbys: bool,
     declared: Vec<TypeId>,
     owned: Vec<TypeId>,
     labelled: Vec<Labelled>,
@@ -80,6 +83,9 @@ pub(super) struct Registration {
     /// Adds it to a program.
     pub(super) add: Add,
 }
+
+/// Changes the options of a controller.
+type Change = Box<dyn FnOnce(&mut Options) + Send>;
 
 type Add =
     Box<dyn FnOnce(&Shared, &Arc<Informers>, Program) -> Result<Program, WiringError> + Send>;
@@ -131,6 +137,26 @@ fn or_enqueue_all<V: Resource, W, H: Fn(&Delta<W>, bool)>(
     })
 }
 
+/// Adds the task that enqueues the keys of a stream.
+fn enqueue_from(
+    source: BoxStream<'static, ObjectKey>,
+    controller: &'static str,
+    queue: WorkQueue<ObjectKey>,
+    program: Program,
+) -> Program {
+    program.task(format!("a source of {controller}"), |stop| async move {
+        let add = source.for_each(|key| {
+            queue.add(&key);
+            std::future::ready(())
+        });
+        tokio::select! {
+            biased;
+            () = stop.requested() => {}
+            () = add.then(|()| std::future::pending()) => {}
+        }
+    })
+}
+
 /// Creates a handler of the changes of `W`.
 fn handler_of<W: Resource, H>(
     make: impl FnOnce(&ControllerDeps) -> Result<H, WiringError> + Send + 'static,
@@ -167,13 +193,15 @@ impl Filters {
 impl<V: Resource> ControllerBuilder<V> {
     pub(super) fn new(mut manager: Manager) -> ControllerBuilder<V> {
         let declared = vec![manager.declarations.read::<V>()];
-        let options = manager.defaults.clone();
         // Leaked once per controller: names are `'static` labels.
-        let name = V::kind().kind.to_ascii_lowercase().leak();
+        let kind = Some(V::kind().kind).filter(|kind| !kind.is_empty());
+        let name = kind.unwrap_or_else(wiring::view::<V>).to_ascii_lowercase().leak();
         ControllerBuilder {
             manager,
             name,
-            options,
+            options: Vec::new(),
+            sources: Vec::new(),
+            is_on_standbys: false,
             declared,
             owned: Vec::new(),
             labelled: Vec::new(),
@@ -203,6 +231,8 @@ impl<V: Resource> ControllerBuilder<V> {
             manager: self.manager,
             name: self.name,
             options: self.options,
+            sources: self.sources,
+            is_on_standbys: self.is_on_standbys,
             declared: self.declared,
             owned: self.owned,
             labelled: self.labelled,
@@ -243,9 +273,8 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
     }
 
     /// Sets the number of concurrent reconciles.
-    pub fn workers(mut self, workers: usize) -> Self {
-        self.options.workers = workers;
-        self
+    pub fn workers(self, workers: usize) -> Self {
+        self.options(move |options| options.workers = workers)
     }
 
     /// Publishes an Event for each owned object that [`Context::ensure`] creates, changes, restores or adopts and
@@ -274,8 +303,8 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
     }
 
     /// Changes its options. The manager sets `connectivity`, and its metrics as the observers that are `None`.
-    pub fn options(mut self, change: impl FnOnce(&mut Options)) -> Self {
-        change(&mut self.options);
+    pub fn options(mut self, change: impl FnOnce(&mut Options) + Send + 'static) -> Self {
+        self.options.push(Box::new(change));
         self
     }
 
@@ -445,6 +474,20 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
         this
     }
 
+    /// Enqueues the keys of a stream, such as those of a webhook's receiver or of a queue outside of the cluster. The end of
+    /// the stream changes nothing.
+    pub fn source(mut self, keys: impl Stream<Item = ObjectKey> + Send + 'static) -> Self {
+        self.sources.push(keys.boxed());
+        self
+    }
+
+    /// Also reconciles while another process leads, for a controller that only reads, such as one that exports metrics.
+    /// The client still refuses its writes there.
+    pub fn also_on_standbys(mut self) -> Self {
+        self.is_on_standbys = true;
+        self
+    }
+
     /// Adjusts the informer of `W`, for example with a selector or to metadata only. All controllers that declare
     /// `W` share it.
     pub fn informer<W: Resource>(
@@ -573,6 +616,7 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
         }
         let handlers = self.all_handlers(first);
         let ControllerBuilder { mut manager, name, options, declared, filters, .. } = self;
+        let (sources, is_on_standbys) = (self.sources, self.is_on_standbys);
         let (endings, faults) = (self.endings, self.faults);
         let declared: Arc<[TypeId]> = declared.into();
         let views = declared.clone();
@@ -580,7 +624,8 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
             let mut parts = shared.parts(name, informers.clone(), declared.clone());
             parts.filters = filters;
             let (of_barrier, views) = (informers.clone(), declared.clone());
-            let barrier = shared.lead.barrier(name, move |term| of_barrier.refreshed(&views, term));
+            let lead = if is_on_standbys { Lead::default() } else { shared.lead.clone() };
+            let barrier = lead.barrier(name, move |term| of_barrier.refreshed(&views, term));
             let reconciler = InStep {
                 reconciler: WhileLeading { reconciler: make(&parts)?, barrier: barrier.clone() },
                 controller: name,
@@ -588,7 +633,9 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
                 informers: informers.clone(),
                 views: declared.clone(),
             };
-            let controller = Controller::new(name, reconciler, shared.observed(name, options));
+            let mut all = shared.options.clone();
+            options.into_iter().for_each(|change| change(&mut all));
+            let controller = Controller::new(name, reconciler, shared.observed(name, all));
             let handle = controller.handle();
             let (mut program, first) = barrier.attach(
                 program,
@@ -596,6 +643,9 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
                 parts.filters.of(),
                 handle.queue(),
             );
+            for source in sources {
+                program = enqueue_from(source, name, handle.queue().clone(), program);
+            }
             for (name, ending) in endings {
                 let ending = ending(&parts)?;
                 program = program.task(name, |stop| async move {
@@ -654,6 +704,7 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
             client,
             recorder,
             namespaces: manager.namespaces,
+            options: manager.defaults,
             lead: Default::default(),
             #[cfg(feature = "metrics")]
             observed: manager.observed,

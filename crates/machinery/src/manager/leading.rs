@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
@@ -23,6 +24,7 @@ use crate::events::Recorder;
 use crate::informer::Informer;
 use crate::leader_election::{self, Boottime, Config, Elector, Leadership};
 use crate::object::{InternedStr, Object, ObjectKey, Resource};
+use crate::shutdown::Shutdown;
 use crate::store::{Delta, Store};
 use crate::workqueue::{Priority, WorkQueue};
 
@@ -168,9 +170,55 @@ impl Lease {
     }
 }
 
+/// Runs a task, then waits for the end.
+async fn run_once(task: BoxFuture<'static, ()>, end: impl Future<Output = ()>) {
+    let task = async {
+        task.await;
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        biased;
+        () = end => {}
+        () = task => {}
+    }
+}
+
 // === impl Lead ===
 
 impl Lead {
+    /// Runs what `make` returns while this process leads.
+    pub(super) async fn run(self, stop: Shutdown, make: impl Fn() -> BoxFuture<'static, ()>) {
+        let Some(leadership) = self.leadership else {
+            return run_once(make(), stop.requested()).await;
+        };
+        let mut changes = leadership.changes();
+        let mut done = 0;
+        loop {
+            let term = leadership.term();
+            // `leadership` holds the sender.
+            let mut changed = async || drop(timeout(NOTICE, changes.changed()).await);
+            if term == done || !leadership.is_permitted() {
+                tokio::select! {
+                    biased;
+                    () = stop.requested() => return,
+                    () = changed() => continue,
+                }
+            }
+            done = term;
+            let lost = async {
+                while leadership.is_permitted() && leadership.term() == term {
+                    changed().await;
+                }
+            };
+            tokio::select! {
+                biased;
+                () = stop.requested() => return,
+                () = lost => {}
+                () = run_once(make(), std::future::pending()) => {}
+            }
+        }
+    }
+
     /// Returns the barrier of `controller`; `refresh` lists its views again.
     pub(super) fn barrier(
         &self,

@@ -50,6 +50,8 @@ mod leading;
 mod lease_events;
 #[cfg(feature = "metrics")]
 mod observed;
+#[cfg(feature = "metrics")]
+mod serve;
 
 pub use builder::ControllerBuilder;
 pub use children::EnsureOptions;
@@ -58,6 +60,8 @@ pub use context::Context;
 pub use kinds::ControllerDeps;
 pub use leading::Lease;
 pub use managed_fields::Foreign;
+#[cfg(feature = "metrics")]
+pub use serve::Serve;
 pub use wiring::WiringError;
 
 use std::any::TypeId;
@@ -67,6 +71,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use builder::{Filters, Registration};
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use kinds::{Declarations, Informers};
 use leading::Lead;
 
@@ -89,8 +95,10 @@ pub struct Manager {
     kubeconfig: Option<PathBuf>,
     client: client::Options,
     namespaces: Vec<InternedStr>,
-    /// Options of the controllers that are added later.
+    /// Options of all controllers.
     defaults: Options,
+    tasks: Vec<(String, Task)>,
+    leader_tasks: Vec<(String, LeaderTask)>,
     declarations: Declarations,
     controllers: Vec<Registration>,
     instance: Option<String>,
@@ -117,18 +125,38 @@ pub enum Error {
     Lease(#[from] crate::leader_election::ConfigError),
     /// Cannot listen on an address.
     #[cfg(feature = "metrics")]
-    #[error("cannot serve metrics and health on {0}: {1}")]
-    Listen(std::net::SocketAddr, #[source] std::io::Error),
+    #[error(
+        "cannot serve {what} on {address}: {source}: choose another address with `Serve::{what}`"
+    )]
+    Listen {
+        /// `health` or `metrics`.
+        what: &'static str,
+        /// The address.
+        address: std::net::SocketAddr,
+        /// The reason.
+        source: std::io::Error,
+    },
+    /// The certificate of metrics cannot be used.
+    #[cfg(feature = "metrics")]
+    #[error(transparent)]
+    Tls(#[from] crate::metrics::TlsError),
     /// The program was refused, or a task that all others depend on ended.
     #[error("{0}")]
     Program(#[from] ProgramError),
 }
+
+/// A task of the program.
+type Task = Box<dyn FnOnce(Client, Shutdown) -> BoxFuture<'static, ()> + Send>;
+/// A task of the leader.
+type LeaderTask = Box<dyn Fn(Client) -> BoxFuture<'static, ()> + Send>;
 
 /// The parts that all controllers share.
 struct Shared {
     client: Client,
     recorder: Recorder,
     namespaces: Vec<InternedStr>,
+    /// Options of all controllers.
+    options: Options,
     lead: Lead,
     #[cfg(feature = "metrics")]
     observed: observed::Observed,
@@ -148,6 +176,8 @@ impl Manager {
             client: client::Options::new(identity.into()),
             namespaces: Vec::new(),
             defaults: Options::default(),
+            tasks: Vec::new(),
+            leader_tasks: Vec::new(),
             declarations: Declarations::default(),
             controllers: Vec::new(),
             instance: None,
@@ -186,7 +216,7 @@ impl Manager {
         self
     }
 
-    /// Changes the options of the controllers that are added from here on.
+    /// Changes the options of all controllers. Those of a controller come after these.
     pub fn options(mut self, change: impl FnOnce(&mut Options)) -> Manager {
         change(&mut self.defaults);
         self
@@ -209,6 +239,37 @@ impl Manager {
     pub fn leader_election(mut self, lease: Lease) -> Manager {
         self.lease = Some(lease);
         self
+    }
+
+    /// Also runs `task` with a client, from the start until the controllers have ended: it must end soon after its
+    /// shutdown is requested, and not before. With leader election, every process runs it, and the client refuses writes
+    /// while another one leads. `name` appears in messages.
+    pub fn task<T>(
+        mut self,
+        name: impl Into<String>,
+        task: impl FnOnce(Client, Shutdown) -> T + Send + 'static,
+    ) -> Manager
+    where
+        T: Future<Output = ()> + Send + 'static,
+    {
+        self.tasks.push((name.into(), Box::new(|client, stop| task(client, stop).boxed())));
+        self
+    }
+
+    /// Like [`Manager::task`], for work that one process does at a time: `task` starts whenever this process begins to
+    /// lead, and is dropped when it no longer does. Without leader election, it starts at once. A task that ends is not
+    /// started again in the same term.
+    pub fn leader_task<T>(
+        self,
+        name: impl Into<String>,
+        task: impl Fn(Client) -> T + Send + 'static,
+    ) -> Manager
+    where
+        T: Future<Output = ()> + Send + 'static,
+    {
+        let mut this = self;
+        this.leader_tasks.push((name.into(), Box::new(move |client| task(client).boxed())));
+        this
     }
 
     /// Declares a controller of `V`.
@@ -267,13 +328,16 @@ impl Manager {
         let mut program = Program::new();
         #[cfg(feature = "metrics")]
         {
-            program = self.observed.serve(program).await?;
+            // It needs no leadership: every process answers reviews.
+            let ungated = connect(self.client.clone())?;
+            program = self.observed.serve(program, ungated).await?;
         }
         program = election.before(program, &recorder);
         let shared = Shared {
             client: client.clone(),
             recorder,
             namespaces: self.namespaces,
+            options: self.defaults,
             lead: election.lead(),
             #[cfg(feature = "metrics")]
             observed: self.observed,
@@ -292,6 +356,14 @@ impl Manager {
         }
         if !faults.is_empty() {
             return Err(Error::Wiring(faults));
+        }
+        for (name, task) in self.tasks {
+            let client = client.clone();
+            program = program.task(name, |stop| task(client, stop));
+        }
+        for (name, task) in self.leader_tasks {
+            let (client, lead) = (client.clone(), election.lead());
+            program = program.task(name, |stop| lead.run(stop, move || task(client.clone())));
         }
         // The sink sends the last Events before the lease is released. After that, nothing writes.
         informers.run_by(&mut program);

@@ -1,14 +1,14 @@
 //! Metrics and health of the manager's parts.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
-use super::{Error, Manager, Shared};
+use super::{Error, Manager, Serve, Shared};
+use crate::client::Client;
 use crate::controller::{Handle, Options, Program};
 use crate::events;
 use crate::informer::Informer;
 use crate::leader_election::{Leadership, Phase};
-use crate::metrics::{Access, Build, Checks, Limits, Metrics, Routes, Server};
+use crate::metrics::{Checks, Metrics};
 use crate::object::Resource;
 use crate::reflector::{self, State};
 
@@ -17,7 +17,7 @@ use crate::reflector::{self, State};
 pub(super) struct Observed {
     pub(super) metrics: Option<Arc<Metrics>>,
     ready: Checks,
-    address: Option<SocketAddr>,
+    pub(super) serve: Option<Serve>,
 }
 
 // === impl Manager ===
@@ -37,24 +37,6 @@ impl Manager {
         self
     }
 
-    /// Serves `/metrics`, `/healthz` and `/readyz` on this address, without authentication.
-    ///
-    /// ```
-    /// # use controller_machinery::manager::Manager;
-    /// let manager = Manager::new("foo").serve(([0, 0, 0, 0], 8080).into());
-    /// # drop(manager);
-    /// ```
-    pub fn serve(self, address: SocketAddr) -> Manager {
-        let metrics = self.observed.metrics.clone().unwrap_or_else(|| {
-            let identity = &self.client.identity;
-            let version = Some(identity.version).filter(|it| !it.is_empty()).unwrap_or("unknown");
-            Metrics::new(identity, "", &Build { version, revision: "unknown" })
-        });
-        let mut manager = self.metrics(metrics);
-        manager.observed.address = Some(address);
-        manager
-    }
-
     pub(super) fn events_observer(&self) -> Arc<dyn events::Observer> {
         match &self.observed.metrics {
             Some(metrics) => metrics.clone(),
@@ -66,20 +48,14 @@ impl Manager {
 // === impl Observed ===
 
 impl Observed {
-    /// Adds the server to `program`, if an address is set.
-    pub(super) async fn serve(&self, program: Program) -> Result<Program, Error> {
-        let Some(address) = self.address else { return Ok(program) };
-        let health = Checks::default();
-        health.add("ping", || Ok(String::new()));
-        let metrics = self.metrics.clone().map(|metrics| (metrics, Access::Open));
-        let routes = Routes { metrics, health: Some(health), ready: Some(self.ready.clone()) };
-        let refused = |error| Error::Listen(address, error);
-        let server = Server::bind(address, routes, Limits::default()).await.map_err(refused)?;
-        let address = server.address().map_err(refused)?;
-        tracing::info!("Serving metrics and health on http://{address}");
-        Ok(program.outer_task("the server of metrics and health", |stop| async move {
-            server.run(stop.requested()).await;
-        }))
+    /// Adds the servers to `program`, if there are any.
+    pub(super) async fn serve(&self, program: Program, client: Client) -> Result<Program, Error> {
+        match self.serve.clone() {
+            None => Ok(program),
+            Some(serve) => {
+                serve.add_to(program, client, self.metrics.clone(), self.ready.clone()).await
+            }
+        }
     }
 
     /// Adds the metrics and the readiness check of a lease.

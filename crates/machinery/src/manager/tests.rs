@@ -2,6 +2,7 @@
 
 mod filters;
 mod labelled;
+mod program;
 mod server;
 mod typed;
 mod writes;
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 use self::server::Server;
 use super::*;
 use crate::controller::{Action, Class, Problem, Reconciler};
-use crate::object::{Keep, Kind, Meta, Nothing, ObjectKey};
+use crate::object::{Dynamic, Keep, Kind, Meta, Nothing, ObjectKey};
 use crate::store::{Delta, Index};
 use tokio::time::{Instant, sleep};
 
@@ -114,6 +115,22 @@ async fn an_informer_that_cannot_work_is_refused_before_the_start() {
     let manager = manager.informer::<Site>(move |builder| builder.index(index()).index(index()));
     let why = refused(manager.reconcile(nothing)).await;
     assert!(why.contains("sites.example.com has two indexes named \"size\""), "{why}");
+}
+
+#[tokio::test]
+async fn a_kind_of_which_nothing_is_known_is_refused_with_what_to_write() {
+    async fn any(_: Arc<Dynamic>, _: Context<Dynamic>) -> Result<Action, Problem> {
+        Ok(Action::Done)
+    }
+    let mut refusals = Vec::new();
+    refusals.push(refused(Manager::new("test").controller::<Dynamic>().reconcile(any)).await);
+    let controller = || Manager::new("test").controller::<Site>();
+    refusals.push(refused(controller().owns::<Dynamic>().reconcile(nothing)).await);
+    let watches = controller().watches::<Dynamic>(|_| Vec::new());
+    refusals.push(refused(watches.reconcile(nothing)).await);
+    for why in refusals {
+        assert!(why.contains("view!(Any: *KIND.get().unwrap())"), "{why}");
+    }
 }
 
 #[tokio::test]

@@ -1,0 +1,184 @@
+//! The servers of health and metrics.
+//!
+//! Guarantees
+//! - Health and metrics have an address each: scrapes cannot crowd out probes.
+//! - [`Serve::secure`] shows metrics only to clients that the API server authenticates and permits.
+//! - The servers answer from the start of the program until everything else has ended.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use super::{Error, Manager};
+use crate::client::Client;
+use crate::controller::Program;
+use crate::metrics::{Access, Build, Checks, Limits, Metrics, Reviews, Routes, Server, Tls};
+
+/// The servers of a program: `/healthz` and `/readyz`, and `/metrics`.
+#[derive(Debug, Clone)]
+pub struct Serve {
+    health: Option<SocketAddr>,
+    metrics: Option<SocketAddr>,
+    is_secure: bool,
+    certificate: Option<(PathBuf, PathBuf)>,
+}
+
+/// Every address of the host.
+const EVERY: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+
+// === impl Serve ===
+
+impl Serve {
+    /// Health on port 8081, and metrics over TLS on port 8443, for clients with a token that may read `/metrics`
+    /// (TokenReview, SubjectAccessReview). The program's account has to create these reviews: bind it to the ClusterRole
+    /// `system:auth-delegator`. The addresses are those of kubebuilder's scaffold.
+    pub fn secure() -> Serve {
+        let metrics = SocketAddr::new(EVERY, 8443);
+        Serve { metrics: Some(metrics), is_secure: true, ..Serve::open() }
+    }
+
+    /// Health on port 8081, and metrics on port 8080 for everybody who reaches it.
+    pub fn open() -> Serve {
+        let [health, metrics] = [8081, 8080].map(|port| Some(SocketAddr::new(EVERY, port)));
+        Serve { health, metrics, is_secure: false, certificate: None }
+    }
+
+    /// Sets the address of health, `None` for no server.
+    pub fn health(mut self, address: impl Into<Option<SocketAddr>>) -> Serve {
+        self.health = address.into();
+        self
+    }
+
+    /// Sets the address of metrics, `None` for no server.
+    pub fn metrics(mut self, address: impl Into<Option<SocketAddr>>) -> Serve {
+        self.metrics = address.into();
+        self
+    }
+
+    /// Sets the certificate and the key of [`Serve::secure`] (PEM; renewed files are picked up). Default: a certificate
+    /// that the program signs itself.
+    pub fn certificate(mut self, certificate: PathBuf, key: PathBuf) -> Serve {
+        self.certificate = Some((certificate, key));
+        self
+    }
+
+    /// Adds the servers to `program`. `client` is not limited to a leader.
+    pub(super) async fn add_to(
+        self,
+        mut program: Program,
+        client: Client,
+        metrics: Option<Arc<Metrics>>,
+        ready: Checks,
+    ) -> Result<Program, Error> {
+        if let Some(address) = self.health {
+            let health = Checks::default();
+            health.add("ping", || Ok(String::new()));
+            let routes = Routes { health: Some(health), ready: Some(ready), metrics: None };
+            program = listen(program, "health", address, routes, None).await?;
+        }
+        if let Some((address, metrics)) = self.metrics.zip(metrics) {
+            let (tls, access) = match (self.is_secure, &self.certificate) {
+                (false, _) => (None, Access::Open),
+                (true, certificate) => {
+                    let tls = match certificate {
+                        Some((certificate, key)) => Tls::load(certificate, key)?,
+                        None => Tls::self_signed()?,
+                    };
+                    (Some(tls), Access::Reviews(Arc::new(Reviews::new(client))))
+                }
+            };
+            let routes = Routes { metrics: Some((metrics, access)), ..Routes::default() };
+            program = listen(program, "metrics", address, routes, tls).await?;
+        }
+        Ok(program)
+    }
+}
+
+impl Manager {
+    /// Serves metrics and health.
+    ///
+    /// ```
+    /// # use controller_machinery::manager::{Manager, Serve};
+    /// let manager = Manager::new("foo").serve(Serve::secure());
+    /// # drop(manager);
+    /// ```
+    pub fn serve(mut self, serve: Serve) -> Manager {
+        self.observed.serve = Some(serve);
+        if self.observed.metrics.is_some() {
+            return self;
+        }
+        let identity = &self.client.identity;
+        let version = Some(identity.version).filter(|it| !it.is_empty()).unwrap_or("unknown");
+        let metrics = Metrics::new(identity, "", &Build { version, revision: "unknown" });
+        self.metrics(metrics)
+    }
+}
+
+/// Adds a server to `program`.
+async fn listen(
+    program: Program,
+    what: &'static str,
+    address: SocketAddr,
+    routes: Routes,
+    tls: Option<Tls>,
+) -> Result<Program, Error> {
+    let refused = |source| Error::Listen { what, address, source };
+    let mut server = bound(address, routes).await.map_err(refused)?;
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    if let Some(tls) = tls {
+        server = server.with_tls(tls);
+    }
+    let address = server.address().map_err(refused)?;
+    tracing::info!("Serving {what} on {scheme}://{address}");
+    Ok(program.outer_task(format!("the {what} server"), |stop| async move {
+        server.run(stop.requested()).await;
+    }))
+}
+
+async fn bound(address: SocketAddr, routes: Routes) -> io::Result<Server> {
+    match Server::bind(address, routes.clone(), Limits::default()).await {
+        Err(error) if has_no_ipv6(&error) && address.ip() == EVERY => {
+            let every = SocketAddr::from((Ipv4Addr::UNSPECIFIED, address.port()));
+            Server::bind(every, routes, Limits::default()).await
+        }
+        bound => bound,
+    }
+}
+
+/// Without IPv6 in the kernel the address family is missing; where IPv6 is disabled, the address is.
+fn has_no_ipv6(error: &io::Error) -> bool {
+    let error = Errno::from_io_error(error);
+    matches!(error, Some(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_port_without_an_address_is_reached_over_both_families() {
+        let server = bound(SocketAddr::new(EVERY, 0), Routes::default()).await.unwrap();
+        let port = server.address().unwrap().port();
+        let mut loopbacks: Vec<IpAddr> = vec![Ipv4Addr::LOCALHOST.into()];
+        // Not every machine that runs the tests has IPv6.
+        if std::net::TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_ok() {
+            loopbacks.push(Ipv6Addr::LOCALHOST.into());
+        }
+        for loopback in loopbacks {
+            let reached = tokio::net::TcpStream::connect((loopback, port)).await;
+            assert!(reached.is_ok(), "{loopback}: {reached:?}");
+        }
+    }
+
+    #[test]
+    fn only_for_want_of_ipv6_is_ipv4_enough() {
+        for errno in [Errno::AFNOSUPPORT, Errno::ADDRNOTAVAIL] {
+            assert!(has_no_ipv6(&errno.into()), "{errno}");
+        }
+        assert!(!has_no_ipv6(&Errno::ADDRINUSE.into()));
+        assert!(!has_no_ipv6(&io::Error::other("x")));
+    }
+}

@@ -1,0 +1,133 @@
+//! What a manager runs beside controllers that follow its objects.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::stream;
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::time::sleep;
+
+use super::{Site, nothing};
+use crate::controller::{Action, Observer, Problem};
+use crate::manager::{Lease, Manager};
+use crate::object::ObjectKey;
+use crate::testing::{Id, Server};
+
+type Log = Arc<Mutex<Vec<String>>>;
+
+fn site() -> Id {
+    Id::new("/apis/example.com/v1/sites", "ns", "a")
+}
+
+/// Counts the workers that begin.
+#[derive(Default)]
+struct Workers(Mutex<usize>);
+
+impl Observer for Workers {
+    fn running(&self, _: &'static str, workers: usize) {
+        *self.0.lock() = workers;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn settings_do_not_depend_on_the_order_of_calls() {
+    for is_own in [false, true] {
+        let server = Server::new(1);
+        let observer = Arc::new(Workers::default());
+        let seen = observer.clone();
+        let controller = Manager::new("test").controller::<Site>();
+        let controller = if is_own { controller.workers(3) } else { controller };
+        let manager = controller.reconcile(nothing).options(move |options| {
+            options.workers = 7;
+            options.observer = Some(seen);
+        });
+        server.run(manager, sleep(Duration::from_secs(1))).await;
+        assert_eq!(*observer.0.lock(), if is_own { 3 } else { 7 });
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn keys_of_a_stream_are_reconciled_and_its_end_changes_nothing() {
+    let server = Server::new(1);
+    server.put(&site(), json!({}));
+    let log = Log::default();
+    let seen = log.clone();
+    let ticks = stream::unfold(0, |tick| async move {
+        sleep(Duration::from_secs(60)).await;
+        (tick < 3).then_some((ObjectKey::new("ns", "a"), tick + 1))
+    });
+    let manager = Manager::new("test").controller::<Site>().source(ticks).reconcile(move |_, _| {
+        seen.lock().push("reconcile".to_owned());
+        async { Ok::<_, Problem>(Action::Done) }
+    });
+    server.run(manager, sleep(Duration::from_secs(600))).await;
+    assert_eq!(log.lock().len(), 1 + 3);
+}
+
+/// Says that the task of a leader was dropped.
+struct Stopped(&'static str, Log);
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        self.1.lock().push(format!("{} stops", self.0));
+    }
+}
+
+/// A replica with a task for each process, one for the leader, and two controllers.
+fn replica(name: &'static str, log: &Log) -> Manager {
+    let say = |what: &'static str| {
+        let log = log.clone();
+        move || log.lock().push(format!("{name} {what}"))
+    };
+    let (all, leads, watches, works) = (say("runs"), say("leads"), say("watches"), say("works"));
+    let (lease, stops) = (Lease::named("test").namespace("ns"), log.clone());
+    Manager::new("test")
+        .instance(name)
+        .leader_election(lease)
+        .task("all", async move |_, stop| {
+            all();
+            stop.requested().await;
+        })
+        .leader_task("leader", move |_| {
+            leads();
+            let stopped = Stopped(name, stops.clone());
+            async move {
+                let _stopped = stopped;
+                std::future::pending::<()>().await;
+            }
+        })
+        .controller::<Site>()
+        .named("reader")
+        .also_on_standbys()
+        .reconcile(move |_, _| {
+            watches();
+            async { Ok::<_, Problem>(Action::Done) }
+        })
+        .controller::<Site>()
+        .reconcile(move |_, _| {
+            works();
+            async { Ok::<_, Problem>(Action::Done) }
+        })
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_process_at_a_time_runs_the_tasks_of_the_leader_and_all_run_the_others() {
+    let server = Server::new(1);
+    server.set_liberties(false);
+    server.put(&site(), json!({}));
+    let log = Log::default();
+    let until = async |seconds| sleep(Duration::from_secs(seconds)).await;
+    let second = async {
+        until(10).await;
+        server.run(replica("b", &log), until(300)).await;
+    };
+    tokio::join!(server.run(replica("a", &log), until(100)), second);
+    let log = log.lock().clone();
+    let at = |what: &str| log.iter().position(|line| line == what).unwrap_or(usize::MAX);
+    let count = |what: &str| log.iter().filter(|line| *line == what).count();
+    assert!(at("b watches") < at("a stops") && at("b runs") < at("a stops"), "{log:?}");
+    assert!(at("a stops") < at("b leads") && at("a stops") < at("b works"), "{log:?}");
+    assert_eq!((count("a leads"), count("b leads")), (1, 1), "{log:?}");
+    assert!(at("b works") < usize::MAX, "{log:?}");
+}
