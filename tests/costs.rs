@@ -8,8 +8,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use k8s_openapi::api::apps::v1::Deployment as Whole;
 use workload_operator::client::{Page, Scope, WatchEvent, WatchFrom};
-use workload_operator::object::{ObjectKey, ResourceVersion};
+use workload_operator::object::{ObjectKey, ResourceVersion, Typed};
 use workload_operator::store;
 use workload_operator::workqueue::{Priority, WorkQueue};
 
@@ -119,6 +120,18 @@ fn stores(costs: &mut Costs) {
     costs.insert("bytes of an object itself", in_vec);
     drop(store);
     costs.insert("bytes that an object points to", held(|| object(0)) * COUNT as u64);
+    // Held together, as names and labels of equal text are.
+    let texts: Vec<String> = (0..COUNT).map(|i| sample::json(i, 1)).collect();
+    let whole = || -> Vec<Typed<Whole>> {
+        texts.iter().map(|text| serde_json::from_str(text).expect("it is a Deployment")).collect()
+    };
+    costs.insert("bytes of whole objects", held(whole));
+    costs.insert("allocations of a whole object", allocations(whole));
+    let views = || -> Vec<Deployment> {
+        texts.iter().map(|text| serde_json::from_str(text).expect("it fits the view")).collect()
+    };
+    costs.insert("bytes of views", held(views));
+    costs.insert("allocations of a view", allocations(views));
 }
 
 fn queue(costs: &mut Costs) {

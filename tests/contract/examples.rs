@@ -267,7 +267,7 @@ async fn a_task_of_derived_types_runs_its_job_once() {
     world.plane().kubectl(&["wait", "--for=condition=Established", "crd/tasks.example.com"]);
     world.create(TASK, task).await.unwrap();
     // The pod of a Job ends by itself on these nodes.
-    world.until_condition(TASK, "once", "Complete", ("True", "Succeeded")).await;
+    world.until_condition(TASK, "once", "Complete", ("True", "Complete")).await;
     let job = world.get(JOB, "once").await.unwrap();
     assert_eq!(job["metadata"]["ownerReferences"][0]["kind"], "Task");
     world.delete(JOB, "once").await;
@@ -275,7 +275,7 @@ async fn a_task_of_derived_types_runs_its_job_once() {
     world.patch(TASK, "once", json!({"metadata": {"labels": {"again": "no"}}})).await.unwrap();
     let second = json!({"metadata": {"name": "second"}, "spec": spec});
     world.create(TASK, second).await.unwrap();
-    world.until_condition(TASK, "second", "Complete", ("True", "Succeeded")).await;
+    world.until_condition(TASK, "second", "Complete", ("True", "Complete")).await;
     assert!(world.get(JOB, "once").await.is_none(), "it ran once");
 }
 

@@ -26,30 +26,27 @@ struct TaskStatus {
     conditions: Vec<Condition>,
 }
 
+const ENDS: [&str; 2] = ["Complete", "Failed"];
+
 async fn reconcile(task: Arc<Typed<Task>>, cx: Context<Typed<Task>>) -> Result<Action, Problem> {
     let conditions = task.status.clone().unwrap_or_default().conditions;
-    if conditions.iter().any(|it| it.reason == "Succeeded" || it.reason == "Failed") {
+    if conditions.iter().any(|it| ENDS.contains(&&*it.reason)) {
         return Ok(Action::Done); // The Job may be gone: it is deleted after its TTL.
     }
     let container = json!({"name": "task", "image": task.spec.image, "command": task.spec.command});
-    let pod = json!({"restartPolicy": "Never", "containers": [container]});
-    let spec = json!({"ttlSecondsAfterFinished": 600, "template": {"spec": pod}});
+    let template = json!({"spec": {"restartPolicy": "Never", "containers": [container]}});
+    let spec = json!({"ttlSecondsAfterFinished": 600, "template": template});
     let job = json!({"metadata": {"name": task.name_any()}, "spec": spec});
     // The pods of a Job cannot be changed.
     let options = EnsureOptions::default().immutable(&["spec.template"]);
     let job = cx.ensure_with::<Typed<Job>>(job, options).await?;
-    let (mut is_complete, mut reason, mut message) = (false, "Running", None);
-    for it in job.status.iter().flat_map(|status| status.conditions.iter().flatten()) {
-        match &*it.type_ {
-            "Complete" if it.status == "True" => (is_complete, reason) = (true, "Succeeded"),
-            "Failed" if it.status == "True" => (reason, message) = ("Failed", it.message.clone()),
-            _ => {}
-        }
-    }
-    let message = message.unwrap_or_default();
-    let complete = Condition::new(&*task, &conditions, "Complete", is_complete, reason, message);
-    cx.patch_status(json!({"conditions": [complete]})).await?;
-    Ok(Action::Done)
+    let mut reported = job.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let ended = reported.find(|it| it.status == "True" && ENDS.contains(&&*it.type_));
+    let is_complete = ended.is_some_and(|it| it.type_ == "Complete");
+    let reason = ended.map_or("Running", |it| &it.type_);
+    let why = ended.and_then(|it| it.message.clone()).unwrap_or_default();
+    let complete = Condition::new(&*task, &conditions, "Complete", is_complete, reason, why);
+    cx.patch_status(json!({"conditions": [complete]})).await.map(|()| Action::Done)
 }
 
 #[tokio::main]

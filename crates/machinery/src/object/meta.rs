@@ -286,9 +286,19 @@ impl From<Timestamp> for Seconds {
 
 impl<'de> Deserialize<'de> for Seconds {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Seconds, D::Error> {
-        // Aggregated API servers can have other forms.
-        let text = Cow::<str>::deserialize(deserializer)?;
-        Ok(text.parse::<Timestamp>().map(Seconds::from).unwrap_or_default())
+        struct Text;
+
+        impl Visitor<'_> for Text {
+            type Value = Seconds;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a time")
+            }
+            fn visit_str<E>(self, text: &str) -> Result<Seconds, E> {
+                // Aggregated API servers can have other forms.
+                Ok(text.parse::<Timestamp>().map(Seconds::from).unwrap_or_default())
+            }
+        }
+        deserializer.deserialize_str(Text)
     }
 }
 
