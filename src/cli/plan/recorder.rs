@@ -106,7 +106,7 @@ impl Observer for Recorder {
             | Outcome::TimedOut
             | Outcome::Dropped => return,
             Outcome::Failed(class) => Some(class),
-            Outcome::Panicked => Some(Class::Terminal),
+            _ => Some(Class::Terminal),
         };
         self.note(&mut self.state.lock(), (controller, key.clone()), failure);
     }

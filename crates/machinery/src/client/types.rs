@@ -52,6 +52,7 @@ pub struct WatchFrom {
 
 /// A change in a watch.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum WatchEvent<V> {
     /// An object was created (or newly matches the selector).
     Added(V),
@@ -106,6 +107,7 @@ pub struct Preconditions {
 
 /// What happens to the objects that a deleted object owns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Propagation {
     /// They are deleted after it.
     Background,
@@ -127,6 +129,7 @@ impl Propagation {
 
 /// Effect of an accepted delete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Deletion {
     /// The object was deleted.
     Deleted,

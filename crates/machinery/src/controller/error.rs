@@ -17,6 +17,7 @@ pub struct Name {
 
 /// Classes of errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Class {
     /// A network failure, 5xx or 429: retried with backoff.
     Transient,

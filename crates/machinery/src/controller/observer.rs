@@ -7,6 +7,7 @@ use crate::object::ObjectKey;
 
 /// Outcome of a reconcile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Outcome {
     /// Success.
     Success,

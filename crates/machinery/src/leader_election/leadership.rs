@@ -11,6 +11,7 @@ use crate::client::WriteGate;
 
 /// Relation of this process to the lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Phase {
     /// Another process leads, or none does. This one keeps its caches warm and writes nothing.
     Standby,

@@ -37,6 +37,7 @@ const ACCESS: Kind = Kind::cluster_scoped(
 
 /// Access to the metrics. Health is always public: the kubelet has no token.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub enum Access {
     /// Everyone: for a loopback address, or behind another component that authorizes.
     Open,

@@ -7,6 +7,7 @@ use prometheus_client::registry::Registry;
 
 /// Text format of metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Format {
     /// Prometheus text 0.0.4, which all clients accept.
     Prometheus,

@@ -10,6 +10,7 @@ use crate::object::ResourceVersion;
 
 /// The state of a reflector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum State {
     /// Not started.
     Starting,

@@ -7,6 +7,7 @@ use std::time::Duration;
 /// One fault. Scripted faults strike the next request that they fit, planned ones the request of a given number, and
 /// random ones are drawn per request and per frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Fault {
     /// 410 as the HTTP response.
     Gone,

@@ -57,6 +57,7 @@ const NAMESPACES: &str = "/api/v1/namespaces";
 
 /// What becomes of a pod that has a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum PodState {
     /// It runs, and is ready.
     Ready,
