@@ -55,12 +55,14 @@ impl Class {
         }
     }
 
-    /// Returns the order of urgency: what can end by itself, what waits for a name, what needs a person.
+    /// Returns the order of urgency: what can end by itself, what waits for a name, what needs a person, and what is not
+    /// retried.
     pub fn rank(self) -> u8 {
         match self {
             Class::Transient | Class::Conflict => 0,
             Class::Waiting => 1,
-            Class::Forbidden | Class::NotServed | Class::Terminal => 2,
+            Class::Forbidden | Class::NotServed => 2,
+            Class::Terminal => 3,
         }
     }
 
@@ -211,7 +213,7 @@ impl Problem {
 
     /// Joins the problems of independent steps, such as those of many children: none is `Ok`. The most urgent one
     /// determines the retry, first one that can end by itself, then one that waits for a name. The names of all are
-    /// waited for.
+    /// waited for, unless the API server is away.
     ///
     /// # Errors
     /// If there is a problem.
@@ -307,7 +309,7 @@ impl Problem {
         match self {
             Problem::Contested { wait, .. } => Some(*wait),
             Problem::Reported(problem) => problem.retry_in(),
-            Problem::Several(all) => all.first().and_then(Problem::retry_in),
+            Problem::Several(all) => all.iter().filter_map(Problem::retry_in).min(),
             _ => None,
         }
     }

@@ -139,7 +139,7 @@ impl Leadership {
         drop(changes.wait_for(|status| status.phase == phase).await);
     }
 
-    pub(super) fn permit_until(&self, until: Option<Duration>) {
+    pub(crate) fn permit_until(&self, until: Option<Duration>) {
         self.shared.until.store(until.map_or(0, nanoseconds), Ordering::Release);
     }
 

@@ -142,11 +142,14 @@ fn enqueue_from(
     source: BoxStream<'static, ObjectKey>,
     controller: &'static str,
     queue: WorkQueue<ObjectKey>,
+    lead: Lead,
     program: Program,
 ) -> Program {
     program.task(format!("a source of {controller}"), |stop| async move {
         let add = source.for_each(|key| {
-            queue.add(&key);
+            if lead.leads() {
+                queue.add(&key);
+            }
             std::future::ready(())
         });
         tokio::select! {
@@ -316,6 +319,7 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
             let (controller, view) = (self.name, wiring::view::<C>());
             self.faults.push(WiringError::OwnsClusterScoped { controller, view });
         }
+        self.owns_once::<C>();
         self.owned.push(self.manager.declarations.own::<V, C>());
         let note = |parts: &ControllerDeps| {
             Ok(enqueue::note_lost_children::<C>(parts.lost_children.clone(), V::kind()))
@@ -330,7 +334,8 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
     /// namespaces or cluster-scoped: the label `label` has the UID of their owner. [`Context::ensure`] takes the
     /// namespace from their metadata, and sets the label. The garbage collector does not delete them, so the controller
     /// needs a finalizer: `.finalizer(NAME, async |_, cx| cx.prune::<C>(|_| false).await)`. An object without the label
-    /// is never adopted.
+    /// or with that of a former owner is left alone ([`EnsureOptions::adopt`](super::EnsureOptions::adopt) does not apply),
+    /// and a copy that a user makes with the label belongs to the owner, too. A label is for one controller.
     pub fn owns_labelled<C: Resource>(mut self, label: &'static str) -> Self {
         if !C::Keep::label(label) {
             let (controller, view) = (self.name, wiring::view::<C>());
@@ -345,6 +350,7 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
         let index =
             Index::new(&children, move |child: &C, each| uid(child).into_iter().for_each(each));
         let by_uid = Index::new(&owners, |owner: &V, each| each(owner.uid().to_string().into()));
+        self.owns_once::<C>();
         self.labelled.push(Labelled { view: TypeId::of::<C>(), label, index: children });
         self.owned.push(TypeId::of::<C>());
         self.filterable.push(TypeId::of::<C>());
@@ -382,6 +388,13 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
                 })
             })
             .handler::<C, _>(enqueue::waiting_when_freed)
+    }
+
+    fn owns_once<C: Resource>(&mut self) {
+        if self.owned.contains(&TypeId::of::<C>()) {
+            let (controller, view) = (self.name, wiring::view::<C>());
+            self.faults.push(WiringError::OwnsTwice { controller, view });
+        }
     }
 
     /// Enqueues the keys that `keys` returns when an object of `W` changes, for its old and its new state.
@@ -475,7 +488,8 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
     }
 
     /// Enqueues the keys of a stream, such as those of a webhook's receiver or of a queue outside of the cluster. The end of
-    /// the stream changes nothing.
+    /// the stream changes nothing. Keys that come while another process leads are dropped: a new leader reconciles all
+    /// objects.
     pub fn source(mut self, keys: impl Stream<Item = ObjectKey> + Send + 'static) -> Self {
         self.sources.push(keys.boxed());
         self
@@ -559,6 +573,9 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
         P: Future<Output = Result<Action, E>> + Send + 'static,
         E: Into<Problem> + 'static,
     {
+        if self.is_on_standbys && (self.finalizer.is_some() || !self.owned.is_empty()) {
+            self.faults.push(WiringError::WritesOnStandbys { controller: self.name });
+        }
         if !self.labelled.is_empty() && self.finalizer.is_none() {
             self.faults.push(WiringError::NothingDeletes { controller: self.name });
         }
@@ -644,7 +661,7 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
                 handle.queue(),
             );
             for source in sources {
-                program = enqueue_from(source, name, handle.queue().clone(), program);
+                program = enqueue_from(source, name, handle.queue().clone(), lead.clone(), program);
             }
             for (name, ending) in endings {
                 let ending = ending(&parts)?;

@@ -191,6 +191,11 @@ impl<V: Resource, D> Context<V, D> {
     {
         let children = self.children::<C>()?;
         let desired = self.complete::<C>(desired)?;
+        if !children.covers(&desired.key) {
+            let (kind, key) = (C::kind().kind, &desired.key);
+            let what = format!("{kind} {key} is in a namespace that the program does not watch");
+            return Err(Problem::forbidden("ErrNotWatched", what));
+        }
         match children.get(&desired.key) {
             Some(child) => self.ensure_existing(&children, &desired, options, (child, false)).await,
             None => self.create_child(&children, &desired, options).await,
@@ -425,12 +430,20 @@ impl<V: Resource, D> Context<V, D> {
         let children = self.children::<C>()?;
         let owned = match self.labelled::<C>() {
             None => children.controlled_by(&*self.object)?,
+            // Without the owner, nothing would delete those that are not listed yet.
+            Some(_) if !self.controller.parts.informer::<C>()?.has_synced() => {
+                let kind = C::kind().resource();
+                let what =
+                    format!("{kind} cannot be listed in all namespaces, so some may be left");
+                return Err(Problem::transient("ErrNotListed", what));
+            }
             Some(by) => children.by_index(&by.index, &self.object.uid().to_string())?,
         };
+        let is_labelled = self.labelled::<C>().is_some();
         for child in owned {
             let Meta { key, uid, version, deleting, .. } = child.meta();
             if *deleting
-                || is_of_another(&*child, self.controller.parts.controller())
+                || (!is_labelled && is_of_another(&*child, self.controller.parts.controller()))
                 || keep(&child)
             {
                 continue;

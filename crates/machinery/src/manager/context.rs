@@ -67,7 +67,8 @@ struct Reported {
 struct Note {
     /// Its hash; `None` if only the reason is known.
     hash: Option<u64>,
-    at: Instant,
+    /// Time of its last Event; `None` if there were too many.
+    at: Option<Instant>,
     /// True if the current reconcile has found it.
     is_found: bool,
 }
@@ -158,19 +159,21 @@ impl<V: Resource> ControllerState<V> {
         if now.duration_since(known.since) >= AGAIN {
             (known.events, known.since) = (0, now);
         }
-        let is_same = |one: &&mut Note| hash.is_none() || one.hash.is_none() || one.hash == hash;
-        if let Some(same) = known.notes.iter_mut().find(is_same) {
-            same.is_found = true;
-            same.hash = hash.or(same.hash);
-            if now.duration_since(same.at) < AGAIN {
-                return false;
-            }
-            same.at = now;
-        } else {
-            known.notes.push(Note { hash, at: now, is_found: true });
+        let is_same = |one: &&Note| hash.is_none() || one.hash.is_none() || one.hash == hash;
+        let same = known.notes.iter().position(|note| is_same(&note)).unwrap_or_else(|| {
+            known.notes.push(Note { hash, at: None, is_found: true });
+            known.notes.len() - 1
+        });
+        let same = &mut known.notes[same];
+        same.is_found = true;
+        same.hash = hash.or(same.hash);
+        let is_due = same.at.is_none_or(|at| now.duration_since(at) >= AGAIN);
+        let is_news = is_due && known.events < EVENTS;
+        if is_news {
+            known.events += 1;
+            same.at = Some(now);
         }
-        known.events += 1;
-        known.events <= EVENTS
+        is_news
     }
 
     /// Begins a reconcile of `key`.

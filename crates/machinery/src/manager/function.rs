@@ -125,9 +125,7 @@ where
         if cx.has_written() {
             self.controller.pace.wrote(key, Instant::now());
         }
-        if let Err(problem) = &outcome
-            && problem.api_error().is_some_and(client::Error::is_namespace_terminating)
-        {
+        if let Err(problem) = outcome {
             outcome = in_terminating_namespace(&*object, problem);
         }
         let outcome = outcome.map_err(|problem| (self.on_error)(&cx, problem));
@@ -152,9 +150,17 @@ where
     }
 }
 
-/// Returns the outcome of a reconcile that could not create an object because the namespace is being deleted.
-fn in_terminating_namespace<V: Resource>(object: &V, problem: &Problem) -> Result<Action, Problem> {
-    let created_in = match problem {
+/// Returns the outcome of a reconcile that failed: another one if it could not create an object because the namespace is
+/// being deleted.
+fn in_terminating_namespace<V: Resource>(object: &V, problem: Problem) -> Result<Action, Problem> {
+    if let Problem::Several(all) = problem {
+        let left = all.into_iter().filter_map(|one| in_terminating_namespace(object, one).err());
+        return Problem::all(left).map(|()| Action::Done);
+    }
+    if !problem.api_error().is_some_and(client::Error::is_namespace_terminating) {
+        return Err(problem);
+    }
+    let created_in = match &problem {
         Problem::Call { key, .. } => key.namespace(),
         _ => object.key().namespace(),
     };

@@ -170,51 +170,54 @@ impl Lease {
     }
 }
 
-/// Runs a task, then waits for the end.
-async fn run_once(task: BoxFuture<'static, ()>, end: impl Future<Output = ()>) {
-    let task = async {
-        task.await;
-        std::future::pending::<()>().await;
-    };
-    tokio::select! {
-        biased;
-        () = end => {}
-        () = task => {}
-    }
-}
-
 // === impl Lead ===
 
 impl Lead {
-    /// Runs what `make` returns while this process leads.
+    /// Returns whether this process leads now.
+    pub(super) fn leads(&self) -> bool {
+        self.leadership.as_ref().is_none_or(Leadership::is_permitted)
+    }
+
+    /// Runs what `make` returns while this process leads, and again after an interruption. What has ended is run again in
+    /// the next term.
     pub(super) async fn run(self, stop: Shutdown, make: impl Fn() -> BoxFuture<'static, ()>) {
-        let Some(leadership) = self.leadership else {
-            return run_once(make(), stop.requested()).await;
+        tokio::select! {
+            biased;
+            () = stop.requested() => {}
+            never = self.keep_running(make) => match never {},
+        }
+    }
+
+    async fn keep_running(self, make: impl Fn() -> BoxFuture<'static, ()>) -> Infallible {
+        let Some(leadership) = &self.leadership else {
+            make().await;
+            return std::future::pending().await;
         };
         let mut changes = leadership.changes();
-        let mut done = 0;
+        let leads_in = |term: u64| leadership.is_permitted() && leadership.term() == term;
+        let mut ended = None;
         loop {
             let term = leadership.term();
-            // `leadership` holds the sender.
-            let mut changed = async || drop(timeout(NOTICE, changes.changed()).await);
-            if term == done || !leadership.is_permitted() {
-                tokio::select! {
-                    biased;
-                    () = stop.requested() => return,
-                    () = changed() => continue,
-                }
+            if !leads_in(term) || ended == Some(term) {
+                // `leadership` holds the sender. The timeout is no error.
+                drop(timeout(NOTICE, changes.changed()).await);
+                continue;
             }
-            done = term;
-            let lost = async {
-                while leadership.is_permitted() && leadership.term() == term {
-                    changed().await;
+            let mut task = make();
+            // Asked each time that the task goes on: the process can have been suspended meanwhile.
+            let task = poll_fn(|context| match leads_in(term) {
+                true => task.as_mut().poll(context).map(|()| true),
+                false => Poll::Ready(false),
+            });
+            let interrupted = async {
+                while leads_in(term) {
+                    drop(timeout(NOTICE, changes.changed()).await);
                 }
             };
             tokio::select! {
                 biased;
-                () = stop.requested() => return,
-                () = lost => {}
-                () = run_once(make(), std::future::pending()) => {}
+                () = interrupted => {}
+                is_done = task => ended = is_done.then_some(term),
             }
         }
     }

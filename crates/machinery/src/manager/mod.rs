@@ -148,7 +148,7 @@ pub enum Error {
 /// A task of the program.
 type Task = Box<dyn FnOnce(Client, Shutdown) -> BoxFuture<'static, ()> + Send>;
 /// A task of the leader.
-type LeaderTask = Box<dyn Fn(Client) -> BoxFuture<'static, ()> + Send>;
+type LeaderTask = Box<dyn Fn(Client) -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// The parts that all controllers share.
 struct Shared {
@@ -257,12 +257,12 @@ impl Manager {
     }
 
     /// Like [`Manager::task`], for work that one process does at a time: `task` starts whenever this process begins to
-    /// lead, and is dropped when it no longer does. Without leader election, it starts at once. A task that ends is not
-    /// started again in the same term.
+    /// lead, and again after an interruption, and is dropped when it no longer leads. Without leader election, it starts
+    /// at once. A task that has ended is started again in the next term.
     pub fn leader_task<T>(
         self,
         name: impl Into<String>,
-        task: impl Fn(Client) -> T + Send + 'static,
+        task: impl Fn(Client) -> T + Send + Sync + 'static,
     ) -> Manager
     where
         T: Future<Output = ()> + Send + 'static,
@@ -301,7 +301,9 @@ impl Manager {
         self.check()?;
         let starting = async {
             let config = client::config(self.kubeconfig.as_deref(), None).await?;
-            self.program(|options| Client::new(config.clone(), options)).await
+            // A credential plugin runs once for all clients.
+            let first = Client::new(config, self.client.clone())?;
+            self.program(|options| first.sibling(options)).await
         };
         // Starting can take long, for example with a credential plugin.
         tokio::select! {
@@ -328,9 +330,8 @@ impl Manager {
         let mut program = Program::new();
         #[cfg(feature = "metrics")]
         {
-            // It needs no leadership: every process answers reviews.
-            let ungated = connect(self.client.clone())?;
-            program = self.observed.serve(program, ungated).await?;
+            let reviews = || connect(self.client.clone());
+            program = self.observed.serve(program, reviews).await?;
         }
         program = election.before(program, &recorder);
         let shared = Shared {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Error, Manager, Serve, Shared};
-use crate::client::Client;
+use crate::client::{self, Client};
 use crate::controller::{Handle, Options, Program};
 use crate::events;
 use crate::informer::Informer;
@@ -49,11 +49,15 @@ impl Manager {
 
 impl Observed {
     /// Adds the servers to `program`, if there are any.
-    pub(super) async fn serve(&self, program: Program, client: Client) -> Result<Program, Error> {
+    pub(super) async fn serve(
+        &self,
+        program: Program,
+        connect: impl Fn() -> Result<Client, client::Error>,
+    ) -> Result<Program, Error> {
         match self.serve.clone() {
             None => Ok(program),
             Some(serve) => {
-                serve.add_to(program, client, self.metrics.clone(), self.ready.clone()).await
+                serve.add_to(program, connect, self.metrics.clone(), self.ready.clone()).await
             }
         }
     }

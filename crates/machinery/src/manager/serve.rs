@@ -13,7 +13,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use super::{Error, Manager};
-use crate::client::Client;
+use crate::client::{self, Client};
 use crate::controller::Program;
 use crate::metrics::{Access, Build, Checks, Limits, Metrics, Reviews, Routes, Server, Tls};
 
@@ -58,18 +58,18 @@ impl Serve {
         self
     }
 
-    /// Sets the certificate and the key of [`Serve::secure`] (PEM; renewed files are picked up). Default: a certificate
-    /// that the program signs itself.
+    /// Sets the certificate and the key of metrics (PEM; renewed files are picked up), which are then secure. Default of
+    /// [`Serve::secure`]: a certificate that the program signs itself.
     pub fn certificate(mut self, certificate: PathBuf, key: PathBuf) -> Serve {
-        self.certificate = Some((certificate, key));
+        (self.certificate, self.is_secure) = (Some((certificate, key)), true);
         self
     }
 
-    /// Adds the servers to `program`. `client` is not limited to a leader.
+    /// Adds the servers to `program`. `connect` makes a client that is not limited to a leader: every process answers.
     pub(super) async fn add_to(
         self,
         mut program: Program,
-        client: Client,
+        connect: impl Fn() -> Result<Client, client::Error>,
         metrics: Option<Arc<Metrics>>,
         ready: Checks,
     ) -> Result<Program, Error> {
@@ -87,7 +87,7 @@ impl Serve {
                         Some((certificate, key)) => Tls::load(certificate, key)?,
                         None => Tls::self_signed()?,
                     };
-                    (Some(tls), Access::Reviews(Arc::new(Reviews::new(client))))
+                    (Some(tls), Access::Reviews(Arc::new(Reviews::new(connect()?))))
                 }
             };
             let routes = Routes { metrics: Some((metrics, access)), ..Routes::default() };

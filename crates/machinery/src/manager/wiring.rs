@@ -73,6 +73,26 @@ pub enum WiringError {
         /// The label.
         label: &'static str,
     },
+    /// A controller owns a view in two ways.
+    #[error(
+        "the controller {controller} owns {view} twice: keep one of `.owns` and `.owns_labelled`, or declare a second \
+         view of the kind"
+    )]
+    OwnsTwice {
+        /// The controller's name.
+        controller: &'static str,
+        /// The view's type, `ConfigMap`.
+        view: &'static str,
+    },
+    /// A controller writes on processes that do not lead, where writes are refused.
+    #[error(
+        "the controller {controller} is `.also_on_standbys()`, but owns objects or has a finalizer: writes are refused \
+         there; let another controller write"
+    )]
+    WritesOnStandbys {
+        /// The controller's name.
+        controller: &'static str,
+    },
     /// A controller owns objects by a label, and nothing would delete them with their owner.
     #[error(
         "the controller {controller} owns objects by a label, which the garbage collector does not delete: add \

@@ -110,9 +110,17 @@ impl<V: Resource, D> Context<V, D> {
         match self.client().delete_with::<C>(key, only, propagation).await {
             Ok(Deletion::Terminating) => return Ok(()),
             Ok(Deletion::Deleted) => {}
-            // It is gone. A conflict means that another object has the name.
-            Err(error) if error.is_object_not_found() || error.is_conflict() => {}
-            Err(error) => return Err(failed::<C>("delete", key, error)),
+            Err(error) if error.is_object_not_found() => {}
+            Err(error) => {
+                // A conflict can mean that another object has the name.
+                let there = match error.is_conflict() {
+                    true => self.client().find::<C>(key).await.ok(),
+                    false => None,
+                };
+                if there.is_none_or(|there| there.is_some_and(|there| there.uid() == uid)) {
+                    return Err(failed::<C>("delete", key, error));
+                }
+            }
         }
         if let Ok(store) = self.store::<C>()
             && !self.client().is_dry_run()

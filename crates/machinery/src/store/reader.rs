@@ -67,6 +67,11 @@ impl<V: Object> Store<V> {
         &self.shared
     }
 
+    /// Returns whether objects in the namespace of `key` are stored.
+    pub(crate) fn covers(&self, key: &ObjectKey) -> bool {
+        self.part(key).is_some()
+    }
+
     /// Returns the part that `key` belongs to.
     fn part(&self, key: &ObjectKey) -> Option<&Shared<V>> {
         if self.parts.is_empty() {

@@ -151,3 +151,31 @@ fn of_several_problems_the_most_urgent_one_decides_and_three_are_told() {
         (Class::Transient, "c; b; d; and 1 more".to_owned())
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_left_in_a_namespace_that_is_not_watched_or_not_listed() {
+    let server = Server::new(1);
+    server.set_liberties(false);
+    put(&server, &json!({"to": ["x", "y"], "text": "one"}));
+    let test = async {
+        server.until(&copy("x"), |it| it["data"]["text"] == "one").await;
+        sleep(QUIET).await;
+        assert!(server.get(&copy("y")).is_none(), "nothing would delete it");
+        let event = server.events(&site());
+        assert_eq!(event[0]["reason"], "ErrNotWatched");
+        let note = "ConfigMap y/a is in a namespace that the program does not watch";
+        assert_eq!(event[0]["note"], note);
+    };
+    server.run(manager().namespaces(["ns", "x"]), test).await;
+
+    server.set_allowed(&copy("").resource, false);
+    server.delete(&site());
+    let test = async {
+        sleep(QUIET).await;
+        assert!(server.get(&site()).is_some() && server.get(&copy("x")).is_some());
+        server.set_allowed(&copy("").resource, true);
+        server.until_gone(&site().resource).await;
+        assert!(server.objects(&copy("").resource).is_empty());
+    };
+    server.run(manager().namespaces(["ns", "x", "y"]), test).await;
+}

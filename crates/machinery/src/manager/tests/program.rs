@@ -3,15 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::stream;
+use futures::{FutureExt, stream};
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::sleep;
 
-use super::{Site, nothing};
+use super::{Child, Site, nothing, refused};
 use crate::controller::{Action, Observer, Problem};
+use crate::leader_election::Leadership;
+use crate::manager::leading::Lead;
 use crate::manager::{Lease, Manager};
 use crate::object::ObjectKey;
+use crate::shutdown::Shutdown;
 use crate::testing::{Id, Server};
 
 type Log = Arc<Mutex<Vec<String>>>;
@@ -130,4 +133,49 @@ async fn one_process_at_a_time_runs_the_tasks_of_the_leader_and_all_run_the_othe
     assert!(at("a stops") < at("b leads") && at("a stops") < at("b works"), "{log:?}");
     assert_eq!((count("a leads"), count("b leads")), (1, 1), "{log:?}");
     assert!(at("b works") < usize::MAX, "{log:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_of_the_leader_goes_on_after_an_interruption_and_ends_with_the_term() {
+    let (leadership, log) = (Leadership::of_tests(), Log::default());
+    let lead = Lead { leadership: Some(leadership.clone()) };
+    let (stop, seen) = (Shutdown::manual(), log.clone());
+    let running = tokio::spawn(lead.run(stop.clone(), move || {
+        seen.lock().push("begins".to_owned());
+        let stopped = Stopped("it", seen.clone());
+        async move {
+            let _stopped = stopped;
+            sleep(Duration::from_secs(60)).await;
+        }
+        .boxed()
+    }));
+    let lines = async |seconds| {
+        sleep(Duration::from_secs(seconds)).await;
+        log.lock().join(", ")
+    };
+    assert_eq!(lines(5).await, "");
+    leadership.permit(true);
+    assert_eq!(lines(5).await, "begins");
+    // The lease was not renewed in time, and then it was, before anybody took it.
+    leadership.permit_until(None);
+    assert_eq!(lines(5).await, "begins, it stops");
+    leadership.permit_until(Some(Duration::MAX));
+    assert_eq!(lines(5).await, "begins, it stops, begins");
+    assert_eq!(lines(300).await, "begins, it stops, begins, it stops", "it has ended");
+    leadership.permit(true);
+    assert_eq!(lines(5).await, "begins, it stops, begins, it stops, begins", "another term");
+    stop.request();
+    running.await.unwrap();
+    assert!(lines(0).await.ends_with("it stops"));
+}
+
+#[tokio::test]
+async fn what_would_write_without_the_lease_is_refused() {
+    let controller = Manager::new("test").controller::<Site>().also_on_standbys().owns::<Child>();
+    let why = refused(controller.reconcile(nothing)).await;
+    assert!(why.contains("let another controller write"), "{why}");
+    let twice =
+        Manager::new("test").controller::<Site>().owns::<Child>().owns_labelled::<Child>("a/b");
+    let why = refused(twice.reconcile(nothing)).await;
+    assert!(why.contains("the controller site owns Child twice"), "{why}");
 }
