@@ -251,18 +251,16 @@ fn is_reported(problem: &Problem) -> bool {
 /// # Errors
 /// The most urgent problem: one that can resolve itself, then one that waits for a name.
 fn outcome(problems: Vec<Problem>) -> Result<Action, Problem> {
-    let (mut action, mut urgent) = (Action::Done, None);
-    let rank = |problem: &Problem| problem.class().rank();
-    for problem in problems {
-        match problem {
-            Problem::Contested { wait, .. } => action = sooner(action, Action::RequeueAfter(wait)),
-            problem => match &urgent {
-                Some(other) if rank(other) <= rank(&problem) => {}
-                _ => urgent = Some(problem),
-            },
+    let mut action = Action::Done;
+    let others = problems.into_iter().filter(|problem| match problem {
+        Problem::Contested { wait, .. } => {
+            action = sooner(action, Action::RequeueAfter(*wait));
+            false
         }
-    }
-    urgent.map_or(Ok(action), |problem| Err(problem.reported()))
+        _ => true,
+    });
+    Problem::all(others).map_err(Problem::reported)?;
+    Ok(action)
 }
 
 /// Writes a changed status, and publishes a Warning if a problem has begun. If another manager, such as a

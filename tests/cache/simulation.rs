@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::json;
-use workload_operator::client::{Client, Deletion, Preconditions};
+use workload_operator::client::{Client, Deletion, Preconditions, Propagation};
 use workload_operator::informer::Informer;
 use workload_operator::object::Object;
 
@@ -190,7 +190,9 @@ impl Simulation {
         };
         if self.rng.u8(..3) == 0 {
             let (uid, version) = (old.uid(), old.meta().version);
-            let deletion = client.delete::<Thing>(&key, Preconditions { uid, version }).await;
+            let deletion = client
+                .delete::<Thing>(&key, Preconditions { uid, version }, Propagation::Background)
+                .await;
             if let Ok(Deletion::Deleted) = deletion {
                 store.apply_delete(&key, uid);
             }

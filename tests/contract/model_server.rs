@@ -21,7 +21,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use workload_operator::client::{self, Client, Deletion, Options, Preconditions};
+use workload_operator::client::{self, Client, Deletion, Options, Preconditions, Propagation};
 use workload_operator::controller::Class;
 use workload_operator::object::{Kind, Meta, ObjectKey, Resource, ResourceVersion};
 
@@ -230,7 +230,7 @@ async fn deleted<V: Resource>(client: &Client, name: &str, finalizers: Value) ->
     }
     let made = client.create::<V>(&key, &body).await.unwrap();
     let only = Preconditions { uid: made.uid(), version: ResourceVersion::UNKNOWN };
-    let deletion = client.delete::<V>(&key, only).await.unwrap();
+    let deletion = client.delete::<V>(&key, only, Propagation::Background).await.unwrap();
     if deletion == Deletion::Terminating {
         let free = json!({"metadata": {"finalizers": null}});
         client.merge_patch::<V>(&key, &free).await.unwrap();

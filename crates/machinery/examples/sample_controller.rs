@@ -5,7 +5,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use clap::Parser;
-use controller_machinery::client::{self, Client, Deletion, Preconditions};
+use controller_machinery::client::{self, Client, Deletion, Preconditions, Propagation};
 use controller_machinery::controller::{Action, Controller, ExitError, Options, Problem, Program};
 use controller_machinery::controller::{Reconciler, enqueue};
 use controller_machinery::events::{self, Recorder, Regarding, Type};
@@ -124,7 +124,9 @@ impl FooReconciler {
                 continue;
             }
             let only = Preconditions { uid: *uid, version: *version };
-            if self.client.delete::<Deployment>(key, only).await? == Deletion::Deleted {
+            if self.client.delete::<Deployment>(key, only, Propagation::Background).await?
+                == Deletion::Deleted
+            {
                 self.deployments.apply_delete(key, *uid);
             }
         }

@@ -3,7 +3,7 @@
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
-use workload_operator::client::Preconditions;
+use workload_operator::client::{Preconditions, Propagation};
 use workload_operator::informer::Informer;
 use workload_operator::object::Object;
 use workload_operator::reflector::State;
@@ -90,7 +90,7 @@ async fn our_own_write_is_read_and_reported_at_once_and_only_then() {
     pass(5).await;
     let old = store.get(&key(&id)).unwrap();
     let preconditions = Preconditions { uid: old.uid(), version: old.meta().version };
-    client.delete::<Thing>(&key(&id), preconditions).await.unwrap();
+    client.delete::<Thing>(&key(&id), preconditions, Propagation::Background).await.unwrap();
     store.apply_delete(&key(&id), old.uid());
     assert!(store.get(&key(&id)).is_none());
     pass(5).await;

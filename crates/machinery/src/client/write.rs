@@ -154,24 +154,12 @@ impl Client {
         self.write("patch", "PATCH", url, JSON_PATCH, bytes(operations)?).await
     }
 
-    /// Deletes the object that the preconditions select, in the background.
+    /// Deletes the object that the preconditions select.
     ///
     /// # Errors
     /// [`Error::is_conflict`] if a precondition does not hold, [`Error::is_not_found`] if there is
     /// no such object; all that can go wrong with a write.
     pub async fn delete<V: Resource>(
-        &self,
-        key: &ObjectKey,
-        preconditions: Preconditions,
-    ) -> Result<Deletion, Error> {
-        self.delete_with::<V>(key, preconditions, Propagation::Background).await
-    }
-
-    /// Like [`Client::delete`], with another treatment of the objects that it owns.
-    ///
-    /// # Errors
-    /// Those of [`Client::delete`].
-    pub async fn delete_with<V: Resource>(
         &self,
         key: &ObjectKey,
         preconditions: Preconditions,

@@ -57,7 +57,7 @@ impl Class {
 
     /// Returns the order of urgency: what can end by itself, what waits for a name, what needs a person, and what is not
     /// retried.
-    pub fn rank(self) -> u8 {
+    fn rank(self) -> u8 {
         match self {
             Class::Transient | Class::Conflict => 0,
             Class::Waiting => 1,
@@ -299,6 +299,7 @@ impl Problem {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Problem::Several(all) => all.iter().filter_map(Problem::retry_after).max(),
+            Problem::Reported(problem) => problem.retry_after(),
             _ => self.api_error().and_then(client::Error::retry_after),
         }
     }

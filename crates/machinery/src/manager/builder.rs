@@ -160,6 +160,19 @@ fn enqueue_from(
     })
 }
 
+/// Passes on the changes that pass the filters of `W`.
+fn filtered<W: Resource, H: Fn(&Delta<W>, bool)>(
+    parts: &ControllerDeps,
+    handler: H,
+) -> impl Fn(&Delta<W>, bool) + use<W, H> {
+    let passes = parts.filters.of::<W>();
+    move |delta, initial| {
+        if passes(delta) {
+            handler(delta, initial);
+        }
+    }
+}
+
 /// Creates a handler of the changes of `W`.
 fn handler_of<W: Resource, H>(
     make: impl FnOnce(&ControllerDeps) -> Result<H, WiringError> + Send + 'static,
@@ -465,14 +478,7 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
     {
         let mut this = self;
         this.filterable.push(TypeId::of::<W>());
-        this.listen::<W, _>(|parts| {
-            let (handler, passes) = (make(parts)?, parts.filters.of::<W>());
-            Ok(move |delta: &Delta<W>, initial: bool| {
-                if passes(delta) {
-                    handler(delta, initial);
-                }
-            })
-        })
+        this.listen::<W, _>(|parts| Ok(filtered(parts, make(parts)?)))
     }
 
     fn listen<W: Resource, H>(
@@ -692,12 +698,8 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
     /// Returns the handlers in the order in which they receive each change.
     fn all_handlers(&mut self, first: Vec<Handler>) -> Vec<Handler> {
         let enqueue = handler_of::<V, _>(|parts: &ControllerDeps| {
-            let (enqueue, passes) = (enqueue::for_object(parts.handle()), parts.filters.of::<V>());
-            or_enqueue_all::<V, V, _>(parts, move |delta: &Delta<V>, initial| {
-                if passes(delta) {
-                    enqueue(delta, initial);
-                }
-            })
+            let enqueue = enqueue::for_object(parts.handle());
+            or_enqueue_all::<V, V, _>(parts, filtered(parts, enqueue))
         });
         first.into_iter().chain([enqueue]).chain(std::mem::take(&mut self.handlers)).collect()
     }

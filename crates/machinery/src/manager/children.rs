@@ -23,7 +23,7 @@ use super::context::Labelled;
 use super::managed_fields::{Foreign, Unwanted, conflict_if_another};
 use super::throttle::WINDOW;
 use super::wiring::{WiringError, view};
-use crate::client::{self, Deletion, Preconditions};
+use crate::client::{self, Deletion, Preconditions, Propagation};
 use crate::controller::{Name, Problem};
 use crate::object::{InternedStr, Keep, Meta, ObjectKey, Owner, Resource};
 use crate::store::Store;
@@ -449,7 +449,7 @@ impl<V: Resource, D> Context<V, D> {
                 continue;
             }
             let only = Preconditions { uid: *uid, version: *version };
-            match self.client().delete::<C>(key, only).await {
+            match self.client().delete::<C>(key, only, Propagation::Background).await {
                 Ok(Deletion::Deleted) if !self.client().is_dry_run() => {
                     children.apply_delete(key, *uid);
                 }

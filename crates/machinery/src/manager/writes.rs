@@ -30,8 +30,8 @@ impl<V: Resource, D> Context<V, D> {
     /// A conflict if the name is taken; all errors of a write.
     pub async fn create<C: Resource>(&self, object: impl Serialize) -> Result<Arc<C>, Problem> {
         let (key, body) = self.body::<C>(&object)?;
-        let created = self.client().create::<C>(&key, &body).await;
-        self.took("create", &key, true, created)
+        let client = self.client();
+        self.write("create", &key, client.create::<C>(&key, &body)).await
     }
 
     /// Applies an object (server-side apply): its fields are all that this program wants of it. Takes over fields of other
@@ -42,8 +42,8 @@ impl<V: Resource, D> Context<V, D> {
     /// All errors of a write.
     pub async fn apply<C: Resource>(&self, object: impl Serialize) -> Result<Arc<C>, Problem> {
         let (key, body) = self.body::<C>(&object)?;
-        let is_known = self.knows::<C>(&key);
-        self.took("apply", &key, is_known, self.client().apply::<C>(&key, &body).await)
+        let client = self.client();
+        self.write("apply", &key, client.apply::<C>(&key, &body)).await
     }
 
     /// Like [`Context::apply`], but takes over no field.
@@ -57,8 +57,8 @@ impl<V: Resource, D> Context<V, D> {
         object: impl Serialize,
     ) -> Result<Arc<C>, Problem> {
         let (key, body) = self.body::<C>(&object)?;
-        let is_known = self.knows::<C>(&key);
-        self.took("apply", &key, is_known, self.client().apply_unforced::<C>(&key, &body).await)
+        let client = self.client();
+        self.write("apply", &key, client.apply_unforced::<C>(&key, &body)).await
     }
 
     /// Replaces an object (PUT): fields that `object` lacks are removed. With a `metadata.resourceVersion`, only that
@@ -68,8 +68,8 @@ impl<V: Resource, D> Context<V, D> {
     /// A conflict if the object does not exist or has changed; all errors of a write.
     pub async fn update<C: Resource>(&self, object: impl Serialize) -> Result<Arc<C>, Problem> {
         let (key, body) = self.body::<C>(&object)?;
-        let is_known = self.knows::<C>(&key);
-        self.took("update", &key, is_known, self.client().update::<C>(&key, &body).await)
+        let client = self.client();
+        self.write("update", &key, client.update::<C>(&key, &body)).await
     }
 
     /// Merges a JSON merge patch into an object. A `metadata.uid` or `metadata.resourceVersion` in it is a
@@ -83,8 +83,8 @@ impl<V: Resource, D> Context<V, D> {
         patch: impl Serialize,
     ) -> Result<Arc<C>, Problem> {
         let patch = json_of(&patch)?;
-        let is_known = self.knows::<C>(key);
-        self.took("patch", key, is_known, self.client().merge_patch::<C>(key, &patch).await)
+        let client = self.client();
+        self.write("patch", key, client.merge_patch::<C>(key, &patch)).await
     }
 
     /// Sets the number of replicas of an object, by its scale subresource. The watch reports the change.
@@ -107,7 +107,7 @@ impl<V: Resource, D> Context<V, D> {
     ) -> Result<(), Problem> {
         let (key, uid) = (object.key(), object.uid());
         let only = Preconditions { uid, version: ResourceVersion::UNKNOWN };
-        match self.client().delete_with::<C>(key, only, propagation).await {
+        match self.client().delete::<C>(key, only, propagation).await {
             Ok(Deletion::Terminating) => return Ok(()),
             Ok(Deletion::Deleted) => {}
             Err(error) if error.is_object_not_found() => {}
@@ -156,25 +156,23 @@ impl<V: Resource, D> Context<V, D> {
         Ok((key, body))
     }
 
-    /// Returns whether the store has an object of this key.
-    fn knows<C: Resource>(&self, key: &ObjectKey) -> bool {
-        self.store::<C>().is_ok_and(|store| store.get(key).is_some())
-    }
-
-    /// Stores the response of a write, and returns the object as stored. An object that is not `known` may be one that
-    /// the informer does not select: stored as a write, it would come and go again, and enqueue a reconcile each time.
-    fn took<C: Resource>(
+    /// Makes a write, stores the response, and returns the object as stored. An object that the store lacks, and that is
+    /// not new, may be one that the informer does not select: stored as a write, it would come and go again, and enqueue
+    /// a reconcile each time.
+    async fn write<C: Resource>(
         &self,
         verb: &'static str,
         key: &ObjectKey,
-        is_known: bool,
-        response: Result<C, Error>,
+        call: impl Future<Output = Result<C, Error>>,
     ) -> Result<Arc<C>, Problem> {
-        let response = response.map_err(|error| failed::<C>(verb, key, error))?;
-        let store = self.store::<C>().ok().filter(|_| !self.client().is_dry_run());
-        let Some(store) = store else { return Ok(Arc::new(response)) };
+        let store = self.store::<C>().ok();
+        let is_known = store.as_ref().is_some_and(|store| store.get(key).is_some());
+        let response = call.await.map_err(|error| failed::<C>(verb, key, error))?;
+        let Some(store) = store.filter(|_| !self.client().is_dry_run()) else {
+            return Ok(Arc::new(response));
+        };
         let version = response.meta().version;
-        let stored = match is_known {
+        let stored = match is_known || verb == "create" {
             true => store.apply_response(response),
             false => store.apply_read(response),
         };

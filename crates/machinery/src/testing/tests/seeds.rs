@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::client::Preconditions;
+use crate::client::{Preconditions, Propagation};
 use crate::controller::{Action, Problem};
 use crate::manager::{Context, Lease, Manager};
 use crate::object::{Kind, Meta, ObjectKey, ResourceVersion};
@@ -197,7 +197,7 @@ async fn finalize_too_early(_: Arc<Site>, cx: Context<Site>) -> Result<(), Probl
     let page = ObjectKey::new("ns", "a");
     if let Ok(Some(found)) = cx.client().find::<Page>(&page).await {
         let only = Preconditions { uid: found.metadata.uid, version: ResourceVersion::default() };
-        drop(cx.client().delete::<Page>(&page, only).await);
+        drop(cx.client().delete::<Page>(&page, only, Propagation::Background).await);
     }
     Ok(())
 }

@@ -4,6 +4,7 @@ use tracing::instrument::WithSubscriber;
 use tracing_subscriber::fmt::format::FmtSpan;
 
 use super::*;
+use crate::client::Propagation;
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_never_answers_is_given_up_at_the_deadline() {
@@ -76,7 +77,10 @@ async fn a_delete_means_one_object_and_says_whether_it_is_gone() {
     let uid: Uid = "01234567-89ab-cdef-0123-456789abcdef".parse().unwrap();
     let known = Preconditions { uid, version: ResourceVersion::new(7) };
     let (gone, asked) = client(200, &[r#"{"kind":"Status","status":"Success"}"#], End::Good);
-    assert_eq!(gone.delete::<Thing>(&key(), known).await.unwrap(), Deletion::Deleted);
+    assert_eq!(
+        gone.delete::<Thing>(&key(), known, Propagation::Background).await.unwrap(),
+        Deletion::Deleted
+    );
     assert_eq!(asked.lock().method, "DELETE");
     let body = asked.lock().body.clone();
     assert_eq!(body["preconditions"], json!({"uid": uid, "resourceVersion": "7"}));
@@ -84,13 +88,22 @@ async fn a_delete_means_one_object_and_says_whether_it_is_gone() {
 
     let (begun, asked) = client(200, &[MARKED], End::Good);
     let unknown = Preconditions { uid, version: ResourceVersion::UNKNOWN };
-    assert_eq!(begun.delete::<Thing>(&key(), unknown).await.unwrap(), Deletion::Terminating);
+    assert_eq!(
+        begun.delete::<Thing>(&key(), unknown, Propagation::Background).await.unwrap(),
+        Deletion::Terminating
+    );
     assert_eq!(asked.lock().body["preconditions"], json!({"uid": uid}));
     // This is how the API server answers for Services.
     let (gone, _) = client(200, &[THING], End::Good);
-    assert_eq!(gone.delete::<Thing>(&key(), known).await.unwrap(), Deletion::Deleted);
+    assert_eq!(
+        gone.delete::<Thing>(&key(), known, Propagation::Background).await.unwrap(),
+        Deletion::Deleted
+    );
     let (unclear, _) = client(200, &["ok"], End::Good);
-    assert_eq!(unclear.delete::<Thing>(&key(), known).await.unwrap(), Deletion::Terminating);
+    assert_eq!(
+        unclear.delete::<Thing>(&key(), known, Propagation::Background).await.unwrap(),
+        Deletion::Terminating
+    );
 }
 
 #[tokio::test]
@@ -121,7 +134,7 @@ async fn each_write_of_a_dry_run_says_so_and_is_reported() {
     client.patch_status::<Thing>(&key(), &object).await.unwrap();
     assert!(is_dry_run());
     let unknown = Preconditions { uid: Uid::NONE, version: ResourceVersion::UNKNOWN };
-    client.delete::<Thing>(&key(), unknown).await.unwrap();
+    client.delete::<Thing>(&key(), unknown, Propagation::Background).await.unwrap();
     assert!(is_dry_run() && asked.lock().body["dryRun"] == json!(["All"]));
     assert_eq!(
         *reports.0.lock(),
@@ -150,7 +163,7 @@ async fn no_write_passes_a_closed_gate_and_every_read_does() {
         client.merge_patch::<Thing>(&key(), &object).await.map(drop),
         client.patch_status::<Thing>(&key(), &object).await.map(drop),
         client.json_patch::<Thing>(&key(), &object).await.map(drop),
-        client.delete::<Thing>(&key(), unknown).await.map(drop),
+        client.delete::<Thing>(&key(), unknown, Propagation::Background).await.map(drop),
     ] {
         let refused = refused.unwrap_err();
         assert!(matches!(&refused, Error::NotPermitted(_)));
