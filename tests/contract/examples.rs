@@ -316,3 +316,62 @@ async fn copies_in_other_namespaces_follow_their_config_map_and_go_with_it() {
     first.until_gone(CONFIG_MAP, "motd").await;
     assert_eq!(program.terminate().await, Some(0));
 }
+
+const POLICY: Kind = Kind::new("security.example.org", "v1alpha1", "Policy", "policies");
+
+/// What hack/new-controller.sh makes.
+fn made() -> &'static Path {
+    let folder = Path::new("target/template/contract/policy-operator");
+    let _ = std::fs::remove_dir_all(folder);
+    std::fs::create_dir_all(folder.parent().unwrap()).unwrap();
+    let mut script = std::process::Command::new("hack/new-controller.sh");
+    script.arg(folder).args(["Policy", "security.example.org", "policies"]);
+    assert!(script.status().unwrap().success());
+    let mut cargo = std::process::Command::new(env!("CARGO"));
+    cargo.args(["build", "--quiet", "--locked"]).current_dir(folder);
+    // Where most of its dependencies have been built already.
+    cargo.env("CARGO_TARGET_DIR", Path::new("target").canonicalize().unwrap());
+    assert!(cargo.status().unwrap().success(), "it does not build");
+    folder
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "builds a package: a minute"]
+async fn a_controller_made_from_the_template_works_with_the_permissions_of_its_manifests() {
+    let folder = tokio::task::spawn_blocking(made).await.unwrap();
+    let world = World::new("policy-operator-system", "restricted").await;
+    let file = |name: &str| folder.join(name).display().to_string();
+    world.plane().kubectl(&["apply", "--server-side", "-k", &file("deploy")]);
+    let kubeconfig = world.kubeconfig_of("policy-operator").await;
+    let start = |arguments: &[&str]| {
+        let mut command = Command::new("target/debug/policy-operator");
+        command.env("KUBECONFIG", &kubeconfig).args(arguments);
+        command.arg("--health-probe-bind-address=127.0.0.1:0");
+        command.arg("--metrics-bind-address=127.0.0.1:0");
+        OperatorProcess::of(command)
+    };
+    let program = start(&[]);
+    program.logged("Ready to work").await;
+    let users = World::new("policies", "baseline").await;
+    world.plane().kubectl(&["apply", "--namespace=policies", "-f", &file("deploy/example.yaml")]);
+    users.until_condition(POLICY, "example", "Ready", ("True", "Serving")).await;
+    users.patch(POLICY, "example", json!({"spec": {"replicas": 3}})).await.unwrap();
+    users.until(DEPLOYMENT, "example", |it| it["status"]["readyReplicas"] == 3).await;
+    let refused =
+        users.create(POLICY, json!({"metadata": {"name": "none"}, "spec": {"image": ""}}));
+    assert!(refused.await.unwrap_err().contains("spec.image"));
+    let problems =
+        program.lines().into_iter().filter(|it| it.contains("WARN") || it.contains("ERROR"));
+    assert_eq!(problems.collect::<Vec<_>>(), [""; 0]);
+    let taken = json!({"metadata": {"name": "taken"}, "spec": users.get(DEPLOYMENT, "example").await.unwrap()["spec"]});
+    users.create(DEPLOYMENT, taken).await.unwrap();
+    users
+        .create(POLICY, json!({"metadata": {"name": "taken"}, "spec": {"image": "web:1"}}))
+        .await
+        .unwrap();
+    users.until_event("taken", "ErrResourceExists").await;
+    assert_eq!(program.terminate().await, Some(0));
+    let leader = start(&["--leader-elect", "--namespace=policy-operator-system"]);
+    leader.logged("This process leads").await;
+    assert_eq!(leader.terminate().await, Some(0));
+}

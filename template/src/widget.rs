@@ -1,0 +1,151 @@
+//! The controller of Widgets: a Deployment for each, and whether it serves as the condition `Ready`.
+
+use std::sync::Arc;
+
+use controller_machinery::controller::{Action, Problem};
+use controller_machinery::manager::{Condition, Context, Manager};
+use controller_machinery::object::Typed;
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::{CustomResource, CustomResourceExt, ResourceExt};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+/// What a Widget is to be.
+#[derive(CustomResource, Serialize, Deserialize, Debug, Clone, JsonSchema)]
+#[kube(
+    group = "example.com",
+    version = "v1alpha1",
+    kind = "Widget",
+    plural = "widgets",
+    namespaced
+)]
+#[kube(status = "WidgetStatus", doc = "A Deployment whose pods run one image.")]
+#[kube(printcolumn = r#"{"name": "Ready", "type": "string",
+    "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status"}"#)]
+#[serde(rename_all = "camelCase")]
+pub struct WidgetSpec {
+    /// The image of the pods.
+    #[schemars(length(min = 1))]
+    image: String,
+    /// How many pods run.
+    #[serde(default = "one")]
+    #[schemars(range(min = 0, max = 1000))]
+    replicas: i32,
+}
+
+fn one() -> i32 {
+    1
+}
+
+/// What the controller has found.
+#[derive(Serialize, Deserialize, Debug, Clone, Default, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct WidgetStatus {
+    /// The generation of the Widget that this status describes.
+    observed_generation: i64,
+    /// Pods that are ready.
+    ready_replicas: i32,
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    conditions: Vec<Condition>,
+}
+
+/// The CustomResourceDefinition, as deploy/crd.yaml has it.
+pub fn definition() -> String {
+    serde_saphyr::to_string(&Widget::crd()).expect("YAML can express every JSON")
+}
+
+/// Adds the controller to the program.
+pub fn controller(manager: Manager) -> Manager {
+    manager.controller::<Typed<Widget>>().owns::<Typed<Deployment>>().reconcile(reconcile)
+}
+
+/// Brings the Deployment and the status of a Widget to what they should be.
+async fn reconcile(
+    widget: Arc<Typed<Widget>>,
+    cx: Context<Typed<Widget>>,
+) -> Result<Action, Problem> {
+    let labels = json!({"app.kubernetes.io/name": "widget", "app.kubernetes.io/instance": widget.name_any()});
+    let container = json!({"name": "widget", "image": widget.spec.image});
+    let pod = json!({"metadata": {"labels": labels}, "spec": {"containers": [container]}});
+    let spec = json!({
+        "replicas": widget.spec.replicas,
+        "selector": {"matchLabels": labels},
+        "template": pod,
+    });
+    let child = json!({"metadata": {"name": widget.name_any(), "labels": labels}, "spec": spec});
+    let deployment = cx.ensure::<Typed<Deployment>>(child).await?;
+
+    let ready = deployment.status.as_ref().and_then(|it| it.ready_replicas).unwrap_or(0);
+    let wanted = widget.spec.replicas;
+    let former = widget.status.clone().unwrap_or_default().conditions;
+    let reason = if ready >= wanted { "Serving" } else { "WaitingForPods" };
+    let message = format!("{ready} of {wanted} pods are ready");
+    let condition = Condition::new(&*widget, &former, "Ready", ready >= wanted, reason, message);
+    let status = json!({
+        "observedGeneration": widget.metadata.generation,
+        "readyReplicas": ready,
+        "conditions": [condition],
+    });
+    cx.patch_status(status).await?;
+    Ok(Action::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use controller_machinery::testing::{Cluster, Id, Server, condition, seeds};
+
+    use super::*;
+
+    fn manager() -> Manager {
+        controller(Manager::new("widget-operator"))
+    }
+
+    /// Creates a Widget on a server that knows its definition. Returns the names of it and of its Deployment.
+    fn widget_on(server: &Server) -> (Id, Id) {
+        server.crd(&definition()).unwrap();
+        let widget = Id::new("/apis/example.com/v1alpha1/widgets", "ns", "a");
+        server.create(&widget, json!({"spec": {"image": "nginx:1.27"}})).unwrap();
+        (widget, Id::new("/apis/apps/v1/deployments", "ns", "a"))
+    }
+
+    #[test]
+    fn the_file_of_the_definition_is_up_to_date() {
+        let file = include_str!("../deploy/crd.yaml");
+        assert!(file == definition(), "cargo run -- crd > deploy/crd.yaml");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_widget_becomes_ready_and_is_repaired() {
+        let server = Server::new(1);
+        let (widget, deployment) = widget_on(&server);
+        let _cluster = Cluster::start(&server, 3);
+        let test = async {
+            let is_ready = |it: &_| condition(it, "Ready").is_some_and(|it| it["status"] == "True");
+            server.until(&widget, is_ready).await;
+            server.settled(Duration::from_secs(60)).await;
+            let writes: Vec<_> = server.writes().into_iter().map(|write| write.uri).collect();
+            assert_eq!(writes.len(), 3, "the Deployment, and two statuses: {writes:?}");
+            server.patch(&deployment, &json!({"spec": {"replicas": 7}})).unwrap();
+            server.until(&deployment, |it| it["spec"]["replicas"] == 1).await;
+        };
+        server.run(manager(), test).await;
+    }
+
+    #[test]
+    fn after_any_faults_a_widget_is_as_it_should_be() {
+        seeds(100, async |server| {
+            let (widget, deployment) = widget_on(&server);
+            let test = async {
+                tokio::time::sleep(Duration::from_secs(60)).await;
+                server.patch(&widget, &json!({"spec": {"replicas": 2}})).unwrap();
+                server.heal();
+                server.until(&deployment, |it| it["spec"]["replicas"] == 2).await;
+                server.settled(Duration::from_secs(60)).await;
+            };
+            server.run(manager(), test).await;
+        });
+    }
+}
