@@ -27,6 +27,13 @@ if [[ -e $folder ]]; then
   exit 1
 fi
 
+package=$(mktemp -d) made=
+# shellcheck disable=SC2329 # the trap calls it
+clean_up() {
+  rm -rf "$package"
+  [[ -n $made ]] || rm -rf "$folder"
+}
+trap clean_up EXIT
 cp -R "$root/template" "$folder"
 rm -rf "$folder/target"
 # The longest names first, and in two steps, since a new name may contain one of the old.
@@ -38,8 +45,6 @@ find "$folder" -name '*.orig' -delete
 mv "$folder/src/widget.rs" "$folder/src/$singular.rs"
 
 # The library, as `cargo publish` would upload it, and the versions that it was tested with.
-package=$(mktemp -d)
-trap 'rm -rf "$package"' EXIT
 cargo package --quiet --locked --allow-dirty --no-verify --target-dir "$package" \
   --manifest-path "$root/crates/machinery/Cargo.toml"
 mkdir "$folder/controller-machinery"
@@ -47,4 +52,5 @@ tar -xzf "$package"/package/*.crate --strip-components 1 -C "$folder/controller-
 cp "$root/Cargo.lock" "$folder/"
 cargo update --quiet --workspace --manifest-path "$folder/Cargo.toml"
 cargo fmt --manifest-path "$folder/Cargo.toml" # a longer name moves line breaks
+made=1
 echo "$folder is there. Next: cd $folder && cargo test"
