@@ -1,8 +1,13 @@
 //! The programs in crates/machinery/examples/ other than foo.
 
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
+use controller_machinery::client::Client;
+use controller_machinery::controller::{Action, Problem};
+use controller_machinery::manager::{Context, Manager};
+use controller_machinery::object::{self, Meta};
+use controller_machinery::shutdown::Shutdown;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
@@ -315,6 +320,41 @@ async fn copies_in_other_namespaces_follow_their_config_map_and_go_with_it() {
     source.until_gone(CONFIG_MAP, "motd").await;
     first.until_gone(CONFIG_MAP, "motd").await;
     assert_eq!(program.terminate().await, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_of_kube_carries_a_manager() {
+    #[derive(Debug, serde::Deserialize, serde::Serialize)]
+    struct ConfigMap {
+        metadata: Meta,
+    }
+    controller_machinery::view!(ConfigMap: object::Kind::namespaced("", "v1", "ConfigMap", "configmaps"));
+    let world = World::new("over-kube", "baseline").await;
+    let client = world.plane().admin().await;
+    let over = |options| {
+        let client = client.clone();
+        let service = tower::service_fn(move |request: http::Request<bytes::Bytes>| {
+            let client = client.clone();
+            async move { client.send(request.map(kube::client::Body::from)).await }
+        });
+        Ok(Client::from_service(service, options))
+    };
+    let manager = Manager::new("over-kube").namespaces([world.namespace.clone()]);
+    let copy = |map: Arc<ConfigMap>, cx: Context<ConfigMap>| async move {
+        if map.metadata.key.name() == "first" {
+            let copy = json!({"metadata": {"name": "copy"}, "data": {"of": "first"}});
+            cx.ensure::<ConfigMap>(copy).await?;
+        }
+        Ok::<_, Problem>(Action::Done)
+    };
+    let manager = manager.controller::<ConfigMap>().owns::<ConfigMap>().reconcile(copy);
+    let program = manager.program(over).await.unwrap();
+    let shutdown = Shutdown::manual();
+    let running = tokio::spawn(program.run(shutdown.clone()));
+    world.create(CONFIG_MAP, json!({"metadata": {"name": "first"}})).await.unwrap();
+    world.until(CONFIG_MAP, "copy", |it| it["data"]["of"] == "first").await;
+    shutdown.request();
+    running.await.unwrap().unwrap();
 }
 
 const POLICY: Kind = Kind::new("security.example.org", "v1alpha1", "Policy", "policies");

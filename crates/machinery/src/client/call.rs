@@ -102,6 +102,25 @@ impl Client {
 
     /// Creates a client over any service, such as an API server in memory. Requests have a complete body, and a path
     /// with a query as URL.
+    ///
+    /// A program that has a client of kube can use it for the library, too; what kube does to requests, such as its
+    /// authentication, then applies:
+    ///
+    /// ```
+    /// # use bytes::Bytes;
+    /// # use controller_machinery::client::{Client, Options};
+    /// # use http::Request;
+    /// # use kube::client::Body;
+    /// fn over(kube: kube::Client, options: Options) -> Client {
+    ///     let service = tower::service_fn(move |request: Request<Bytes>| {
+    ///         let kube = kube.clone();
+    ///         async move { kube.send(request.map(Body::from)).await }
+    ///     });
+    ///     Client::from_service(service, options)
+    /// }
+    /// ```
+    ///
+    /// [`Manager::program`](crate::manager::Manager::program) takes such a function.
     pub fn from_service<S, B>(service: S, options: Options) -> Client
     where
         S: Service<Request<Bytes>, Response = Response<B>> + Clone + Send + Sync + 'static,

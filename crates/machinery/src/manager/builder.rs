@@ -1,19 +1,17 @@
 //! The builder of a controller.
 
-use std::any::{Any, TypeId};
-use std::collections::HashMap;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::any::TypeId;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use futures::future::BoxFuture;
-use futures::stream::BoxStream;
 use futures::{FutureExt, Stream, StreamExt};
 
 #[cfg(any(test, feature = "testing"))]
 use super::context::ControllerState;
 use super::context::{Declared, Labelled};
 use super::function::{Finalizer, Function, Functions};
+use super::handlers::{Handlers, filtered};
 use super::kinds::{ControllerDeps, InStep, Informers};
 use super::leading::{Lead, WhileLeading};
 use super::wiring::{self, WiringError};
@@ -21,12 +19,11 @@ use super::{Context, Manager, Shared};
 #[cfg(any(test, feature = "testing"))]
 use crate::client::Client;
 use crate::controller::{
-    Action, Controller, Handle, Name, Options, Problem, Program, Reconciler, enqueue,
+    Action, Controller, Handle, Options, Problem, Program, Reconciler, enqueue,
 };
 use crate::informer;
 use crate::object::{Keep, ObjectKey, Resource};
 use crate::store::{Delta, Index};
-use crate::workqueue::{Priority, WorkQueue};
 
 /// Declares a controller of `V`: what it owns, watches and reads, and how it reconciles.
 ///
@@ -38,17 +35,11 @@ pub struct ControllerBuilder<V, D = ()> {
     manager: Manager,
     name: &'static str,
     options: Vec<Change>,
-    sources: Vec<BoxStream<'static, ObjectKey>>,
     is_on_standbys: bool,
     declared: Vec<TypeId>,
     owned: Vec<TypeId>,
     labelled: Vec<Labelled>,
-    filters: Filters,
-    /// The views whose changes enqueue something.
-    filterable: Vec<TypeId>,
-    /// Handlers that run before a key is enqueued, for [`ControllerBuilder::reconcile`].
-    bookkeeping: Vec<Handler>,
-    handlers: Vec<Handler>,
+    handlers: Handlers,
     data: Arc<D>,
     finalizer: Option<Finalizer<V, D>>,
     conditions: &'static [&'static str],
@@ -60,20 +51,9 @@ pub struct ControllerBuilder<V, D = ()> {
 
 /// Receives each problem that ends a reconcile.
 pub(super) type OnProblem<V, D> = Arc<dyn Fn(&Context<V, D>, Problem) -> Problem + Send + Sync>;
-/// Returns whether a change of an object enqueues it.
-pub(super) type Filter<V> = Arc<dyn Fn(&Delta<V>) -> bool + Send + Sync>;
-
-/// The filters of a controller, by the type of their view, each with the view's name.
-#[derive(Clone, Default)]
-pub(super) struct Filters(HashMap<TypeId, (&'static str, Arc<dyn Any + Send + Sync>)>);
 /// Creates the future that runs after the controller has ended.
 type Ending =
     Box<dyn FnOnce(&ControllerDeps) -> Result<BoxFuture<'static, ()>, WiringError> + Send>;
-/// Creates a handler, once there is a queue.
-type Handler = Box<dyn FnOnce(&ControllerDeps) -> Result<Listen, WiringError> + Send>;
-/// Adds a handler to its informer.
-pub(super) type Listen = Box<dyn FnOnce() + Send>;
-
 /// A declared controller, without the type of its kind.
 pub(super) struct Registration {
     pub(super) name: &'static str,
@@ -90,120 +70,6 @@ type Change = Box<dyn FnOnce(&mut Options) + Send>;
 type Add =
     Box<dyn FnOnce(&Shared, &Arc<Informers>, Program) -> Result<Program, WiringError> + Send>;
 
-/// Enqueues the keys that wait for the name of an uncontrolled object when its labels or annotations change: the
-/// change can make it adoptable ([`EnsureOptions::adopt`](super::EnsureOptions::adopt)).
-fn waiting_when_known<W: Resource>(
-    handle: Handle,
-) -> impl Fn(&Delta<W>, bool) + Send + Sync + 'static {
-    move |delta, _| {
-        if let Delta::Updated { old, new, .. } = delta
-            && let (old, new) = (old.meta(), new.meta())
-            && old.owner.is_none()
-            && new.owner.is_none()
-            && (&old.labels, &old.annotations) != (&new.labels, &new.annotations)
-        {
-            handle.wake_waiting(&Name { kind: W::kind(), key: new.key.clone() });
-        }
-    }
-}
-
-/// Returns whether a deletion starts or ends, or the owner changes. Filters do not apply to these, because of finalizers
-/// and of owned objects that would be lost.
-fn ends<V: Resource>(delta: &Delta<V>) -> bool {
-    match delta {
-        Delta::Added(..) => false,
-        Delta::Updated { old, new, .. } => {
-            let (old, new) = (old.meta(), new.meta());
-            old.deleting != new.deleting || old.owner != new.owner
-        }
-        Delta::Deleted(..) => true,
-    }
-}
-
-/// Enqueues every object of `V` if the handler panics, because the keys that it would have enqueued are unknown.
-fn or_enqueue_all<V: Resource, W, H: Fn(&Delta<W>, bool)>(
-    parts: &ControllerDeps,
-    handler: H,
-) -> Result<impl Fn(&Delta<W>, bool) + use<V, W, H>, WiringError> {
-    let (objects, handle) = (parts.store::<V>()?, parts.handle());
-    Ok(move |delta: &Delta<W>, initial| {
-        let handled = catch_unwind(AssertUnwindSafe(|| handler(delta, initial)));
-        if let Err(panic) = handled {
-            for object in objects.list() {
-                handle.queue().add_with(object.key(), Priority::Low);
-            }
-            resume_unwind(panic); // The informer logs and counts it.
-        }
-    })
-}
-
-/// Adds the task that enqueues the keys of a stream.
-fn enqueue_from(
-    source: BoxStream<'static, ObjectKey>,
-    controller: &'static str,
-    queue: WorkQueue<ObjectKey>,
-    lead: Lead,
-    program: Program,
-) -> Program {
-    program.task(format!("a source of {controller}"), |stop| async move {
-        let add = source.for_each(|key| {
-            if lead.leads() {
-                queue.add(&key);
-            }
-            std::future::ready(())
-        });
-        tokio::select! {
-            biased;
-            () = stop.requested() => {}
-            () = add.then(|()| std::future::pending()) => {}
-        }
-    })
-}
-
-/// Passes on the changes that pass the filters of `W`.
-fn filtered<W: Resource, H: Fn(&Delta<W>, bool)>(
-    parts: &ControllerDeps,
-    handler: H,
-) -> impl Fn(&Delta<W>, bool) + use<W, H> {
-    let passes = parts.filters.of::<W>();
-    move |delta, initial| {
-        if passes(delta) {
-            handler(delta, initial);
-        }
-    }
-}
-
-/// Creates a handler of the changes of `W`.
-fn handler_of<W: Resource, H>(
-    make: impl FnOnce(&ControllerDeps) -> Result<H, WiringError> + Send + 'static,
-) -> Handler
-where
-    H: Fn(&Delta<W>, bool) + Send + Sync + 'static,
-{
-    Box::new(|parts| {
-        let (informer, handler) = (parts.informer::<W>()?.clone(), make(parts)?);
-        Ok(Box::new(move || informer.handle(handler)))
-    })
-}
-
-// === impl Filters ===
-
-impl Filters {
-    fn add<W: Resource>(&mut self, predicate: impl Fn(&Delta<W>) -> bool + Send + Sync + 'static) {
-        let before = self.of::<W>();
-        let both: Filter<W> =
-            Arc::new(move |delta| ends(delta) || (before(delta) && predicate(delta)));
-        self.0.insert(TypeId::of::<W>(), (wiring::view::<W>(), Arc::new(both)));
-    }
-
-    /// Returns the filter of `W`, which all changes pass if none was declared.
-    pub(super) fn of<W: Resource>(&self) -> Filter<W> {
-        let filter = self.0.get(&TypeId::of::<W>());
-        let filter = filter.and_then(|(_, filter)| filter.downcast_ref::<Filter<W>>());
-        filter.cloned().unwrap_or_else(|| Arc::new(|_| true))
-    }
-}
-
 // === impl ControllerBuilder ===
 
 impl<V: Resource> ControllerBuilder<V> {
@@ -216,15 +82,11 @@ impl<V: Resource> ControllerBuilder<V> {
             manager,
             name,
             options: Vec::new(),
-            sources: Vec::new(),
             is_on_standbys: false,
             declared,
             owned: Vec::new(),
             labelled: Vec::new(),
-            filters: Filters::default(),
-            filterable: vec![TypeId::of::<V>()],
-            bookkeeping: Vec::new(),
-            handlers: Vec::new(),
+            handlers: Handlers::of::<V>(),
             data: Arc::new(()),
             finalizer: None,
             conditions: &[],
@@ -247,14 +109,10 @@ impl<V: Resource> ControllerBuilder<V> {
             manager: self.manager,
             name: self.name,
             options: self.options,
-            sources: self.sources,
             is_on_standbys: self.is_on_standbys,
             declared: self.declared,
             owned: self.owned,
             labelled: self.labelled,
-            filters: self.filters,
-            filterable: self.filterable,
-            bookkeeping: self.bookkeeping,
             handlers: self.handlers,
             data: Arc::new(data),
             finalizer,
@@ -284,7 +142,7 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
         mut self,
         predicate: impl Fn(&Delta<W>) -> bool + Send + Sync + 'static,
     ) -> Self {
-        self.filters.add(predicate);
+        self.handlers.filter(predicate);
         self
     }
 
@@ -337,10 +195,9 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
         let note = |parts: &ControllerDeps| {
             Ok(enqueue::note_lost_children::<C>(parts.lost_children.clone(), V::kind()))
         };
-        self.bookkeeping.push(handler_of::<C, _>(note));
+        self.handlers.record::<C, _>(note);
         self.enqueues::<C, _>(|parts| Ok(enqueue::for_owner(parts.handle(), V::kind())))
             .handler::<C, _>(enqueue::waiting_when_freed)
-            .handler::<C, _>(waiting_when_known)
     }
 
     /// Like [`ControllerBuilder::owns`], for objects that cannot have an owner reference because they are in other
@@ -366,7 +223,7 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
         self.owns_once::<C>();
         self.labelled.push(Labelled { view: TypeId::of::<C>(), label, index: children });
         self.owned.push(TypeId::of::<C>());
-        self.filterable.push(TypeId::of::<C>());
+        self.handlers.asks_filter::<C>();
         let owners_of = move |parts: &ControllerDeps| -> Result<_, WiringError> {
             let (objects, owners) = (parts.store::<V>()?, owners.clone());
             Ok(move |child: &C| {
@@ -377,14 +234,14 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
             })
         };
         let find = owners_of.clone();
-        self.bookkeeping.push(handler_of::<C, _>(move |parts| {
+        self.handlers.record::<C, _>(move |parts| {
             let (owners, lost_children) = (find(parts)?, parts.lost_children.clone());
             Ok(move |delta: &Delta<C>, _: bool| {
                 if let Delta::Deleted(gone) = delta {
                     lost_children.lock().extend(owners(gone));
                 }
             })
-        }));
+        });
         self.informer::<C>(|builder| builder.index(index))
             .informer::<V>(|builder| builder.index(by_uid))
             .listen::<C, _>(move |parts| {
@@ -477,7 +334,7 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
         H: Fn(&Delta<W>, bool) + Send + Sync + 'static,
     {
         let mut this = self;
-        this.filterable.push(TypeId::of::<W>());
+        this.handlers.asks_filter::<W>();
         this.listen::<W, _>(|parts| Ok(filtered(parts, make(parts)?)))
     }
 
@@ -489,7 +346,7 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
         H: Fn(&Delta<W>, bool) + Send + Sync + 'static,
     {
         let mut this = self.reads::<W>();
-        this.handlers.push(handler_of(|parts| or_enqueue_all::<V, W, _>(parts, make(parts)?)));
+        this.handlers.add::<V, W, _>(make);
         this
     }
 
@@ -497,7 +354,7 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
     /// the stream changes nothing. Keys that come while another process leads are dropped: a new leader reconciles all
     /// objects.
     pub fn source(mut self, keys: impl Stream<Item = ObjectKey> + Send + 'static) -> Self {
-        self.sources.push(keys.boxed());
+        self.handlers.source(keys.boxed());
         self
     }
 
@@ -591,8 +448,7 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
             finalizer: self.finalizer.take(),
             on_error: self.on_error.take().unwrap_or_else(|| Arc::new(|_, problem| problem)),
         };
-        let first = std::mem::take(&mut self.bookkeeping);
-        self.add(first, move |parts| Function::new(parts, declared, functions, reconcile))
+        self.add(move |parts| Function::new(parts, declared, functions, reconcile))
     }
 
     fn declared_for_reconciles(&mut self) -> Declared {
@@ -623,29 +479,24 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
         let unused = unused.into_iter().filter(|(_, is_declared)| *is_declared);
         let unused = unused.map(|(declaration, _)| WiringError::Unused { controller, declaration });
         self.faults.extend(unused);
-        self.add(Vec::new(), make)
+        self.handlers.record_nothing();
+        self.add(make)
     }
 
     fn add<R: Reconciler>(
         mut self,
-        first: Vec<Handler>,
         make: impl FnOnce(&ControllerDeps) -> Result<R, WiringError> + Send + 'static,
     ) -> Manager {
-        for (view, (name, _)) in &self.filters.0 {
-            if !self.filterable.contains(view) {
-                let (controller, view) = (self.name, *name);
-                self.faults.push(WiringError::FilterOfNothing { controller, view });
-            }
-        }
-        let handlers = self.all_handlers(first);
-        let ControllerBuilder { mut manager, name, options, declared, filters, .. } = self;
-        let (sources, is_on_standbys) = (self.sources, self.is_on_standbys);
-        let (endings, faults) = (self.endings, self.faults);
+        let controller = self.name;
+        let idle = self.handlers.filters_of_nothing();
+        self.faults.extend(idle.map(|view| WiringError::FilterOfNothing { controller, view }));
+        let ControllerBuilder { mut manager, name, options, declared, mut handlers, .. } = self;
+        let (is_on_standbys, endings, faults) = (self.is_on_standbys, self.endings, self.faults);
         let declared: Arc<[TypeId]> = declared.into();
         let views = declared.clone();
         let add: Add = Box::new(move |shared, informers, program| {
             let mut parts = shared.parts(name, informers.clone(), declared.clone());
-            parts.filters = filters;
+            parts.filters = handlers.all_filters();
             let (of_barrier, views) = (informers.clone(), declared.clone());
             let lead = if is_on_standbys { Lead::default() } else { shared.lead.clone() };
             let barrier = lead.barrier(name, move |term| of_barrier.refreshed(&views, term));
@@ -666,9 +517,6 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
                 parts.filters.of(),
                 handle.queue(),
             );
-            for source in sources {
-                program = enqueue_from(source, name, handle.queue().clone(), lead.clone(), program);
-            }
             for (name, ending) in endings {
                 let ending = ending(&parts)?;
                 program = program.task(name, |stop| async move {
@@ -678,8 +526,8 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
             }
             shared.watch_queue(name, &handle);
             parts.handle = Some(handle);
-            let listens = handlers.into_iter().map(|handler| handler(&parts));
-            let listens = listens.collect::<Result<Vec<Listen>, _>>()?;
+            let listens = handlers.listens::<V>(&parts)?;
+            program = handlers.enqueue_sources(name, parts.handle().queue(), &lead, program);
             let synced = informers.synced_except_forbidden(&declared);
             // Not earlier: no worker would drain the queue on a standby, or while a kind is not served. A handler
             // added late receives all stored objects.
@@ -693,15 +541,6 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
         });
         manager.controllers.push(Registration { name, faults, declared: views, add });
         manager
-    }
-
-    /// Returns the handlers in the order in which they receive each change.
-    fn all_handlers(&mut self, first: Vec<Handler>) -> Vec<Handler> {
-        let enqueue = handler_of::<V, _>(|parts: &ControllerDeps| {
-            let enqueue = enqueue::for_object(parts.handle());
-            or_enqueue_all::<V, V, _>(parts, filtered(parts, enqueue))
-        });
-        first.into_iter().chain([enqueue]).chain(std::mem::take(&mut self.handlers)).collect()
     }
 
     /// Returns a context over `object` for unit tests of a reconcile function. Its stores are empty until the test

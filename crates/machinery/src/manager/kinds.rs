@@ -10,7 +10,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::Shared;
-use super::builder::Filters;
+use super::handlers::Filters;
 use super::wiring::{WiringError, view};
 use crate::client::Client;
 use crate::controller::{Action, Handle, Problem, Program, Reconciler};

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
-use super::builder::{Filter, Listen};
+use super::handlers::{Filter, Listen};
 use super::kinds::Synced;
 use super::lease_events::LeaseEvents;
 use super::wiring::WiringError;

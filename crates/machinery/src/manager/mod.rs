@@ -35,6 +35,7 @@
 
 mod wiring;
 mod kinds;
+mod handlers;
 mod builder;
 mod function;
 mod context;
@@ -70,9 +71,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use builder::{Filters, Registration};
+use builder::Registration;
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use handlers::Filters;
 use kinds::{Declarations, Informers};
 use leading::Lead;
 

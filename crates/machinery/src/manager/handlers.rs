@@ -1,0 +1,220 @@
+//! The event handlers of a controller: what enqueues its keys.
+//!
+//! Guarantees
+//! - No filter hides the start or the end of a deletion, or another owner.
+//! - A handler that panics enqueues all objects, because the keys that it would have enqueued are unknown.
+//! - A handler that only records a change runs before those that enqueue a key because of it.
+
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+
+use futures::stream::BoxStream;
+use futures::{FutureExt, StreamExt};
+
+use super::kinds::ControllerDeps;
+use super::leading::Lead;
+use super::wiring::{self, WiringError};
+use crate::controller::{Program, enqueue};
+use crate::object::{ObjectKey, Resource};
+use crate::store::Delta;
+use crate::workqueue::{Priority, WorkQueue};
+
+/// The declared handlers of a controller, their filters, and its streams of keys.
+pub(super) struct Handlers {
+    filters: Filters,
+    /// The views with handlers that are filtered.
+    filtered: Vec<TypeId>,
+    recording: Vec<Handler>,
+    enqueuing: Vec<Handler>,
+    sources: Vec<BoxStream<'static, ObjectKey>>,
+}
+
+/// The filters of a controller, by the type of their view, each with the view's name.
+#[derive(Clone, Default)]
+pub(super) struct Filters(HashMap<TypeId, (&'static str, Arc<dyn Any + Send + Sync>)>);
+
+/// Returns whether a change of an object enqueues it.
+pub(super) type Filter<V> = Arc<dyn Fn(&Delta<V>) -> bool + Send + Sync>;
+/// Creates a handler, once there is a queue.
+type Handler = Box<dyn FnOnce(&ControllerDeps) -> Result<Listen, WiringError> + Send>;
+/// Adds a handler to its informer.
+pub(super) type Listen = Box<dyn FnOnce() + Send>;
+
+// === impl Handlers ===
+
+impl Handlers {
+    /// Returns those of a controller of `V` that declares nothing else.
+    pub(super) fn of<V: Resource>() -> Handlers {
+        Handlers {
+            filters: Filters::default(),
+            filtered: vec![TypeId::of::<V>()],
+            recording: Vec::new(),
+            enqueuing: Vec::new(),
+            sources: Vec::new(),
+        }
+    }
+
+    /// Adds a handler of `W` that records changes and enqueues nothing.
+    pub(super) fn record<W: Resource, H>(
+        &mut self,
+        make: impl FnOnce(&ControllerDeps) -> Result<H, WiringError> + Send + 'static,
+    ) where
+        H: Fn(&Delta<W>, bool) + Send + Sync + 'static,
+    {
+        self.recording.push(handler_of(make));
+    }
+
+    /// Adds a handler of all changes of `W`, for a controller of `V`.
+    pub(super) fn add<V: Resource, W: Resource, H>(
+        &mut self,
+        make: impl FnOnce(&ControllerDeps) -> Result<H, WiringError> + Send + 'static,
+    ) where
+        H: Fn(&Delta<W>, bool) + Send + Sync + 'static,
+    {
+        self.enqueuing.push(handler_of(|parts| or_enqueue_all::<V, W, _>(parts, make(parts)?)));
+    }
+
+    pub(super) fn filter<W: Resource>(
+        &mut self,
+        predicate: impl Fn(&Delta<W>) -> bool + Send + Sync + 'static,
+    ) {
+        let before = self.filters.of::<W>();
+        let both: Filter<W> =
+            Arc::new(move |delta| ends(delta) || (before(delta) && predicate(delta)));
+        self.filters.0.insert(TypeId::of::<W>(), (wiring::view::<W>(), Arc::new(both)));
+    }
+
+    /// Records that a handler of `W` asks its filter.
+    pub(super) fn asks_filter<W: Resource>(&mut self) {
+        self.filtered.push(TypeId::of::<W>());
+    }
+
+    pub(super) fn source(&mut self, keys: BoxStream<'static, ObjectKey>) {
+        self.sources.push(keys);
+    }
+
+    /// Returns the views of filters that no handler asks.
+    pub(super) fn filters_of_nothing(&self) -> impl Iterator<Item = &'static str> {
+        let filters = self.filters.0.iter();
+        filters.filter(|(view, _)| !self.filtered.contains(view)).map(|(_, (name, _))| *name)
+    }
+
+    /// Returns the filters, for the parts that the handlers are made of.
+    pub(super) fn all_filters(&self) -> Filters {
+        self.filters.clone()
+    }
+
+    /// Drops the handlers that record changes, for a reconciler that does not read their records.
+    pub(super) fn record_nothing(&mut self) {
+        self.recording.clear();
+    }
+
+    /// Makes the handlers, in the order in which they receive each change.
+    pub(super) fn listens<V: Resource>(
+        &mut self,
+        parts: &ControllerDeps,
+    ) -> Result<Vec<Listen>, WiringError> {
+        let own = handler_of::<V, _>(|parts| {
+            let enqueue = enqueue::for_object(parts.handle());
+            or_enqueue_all::<V, V, _>(parts, filtered(parts, enqueue))
+        });
+        let recording = std::mem::take(&mut self.recording).into_iter();
+        let all = recording.chain([own]).chain(std::mem::take(&mut self.enqueuing));
+        all.map(|handler| handler(parts)).collect()
+    }
+
+    /// Adds the tasks that enqueue the keys of the streams, while `lead` leads.
+    pub(super) fn enqueue_sources(
+        self,
+        controller: &'static str,
+        queue: &WorkQueue<ObjectKey>,
+        lead: &Lead,
+        program: Program,
+    ) -> Program {
+        self.sources.into_iter().fold(program, |program, source| {
+            let (queue, lead) = (queue.clone(), lead.clone());
+            program.task(format!("a source of {controller}"), |stop| async move {
+                let add = source.for_each(|key| {
+                    if lead.leads() {
+                        queue.add(&key);
+                    }
+                    std::future::ready(())
+                });
+                tokio::select! {
+                    biased;
+                    () = stop.requested() => {}
+                    () = add.then(|()| std::future::pending()) => {}
+                }
+            })
+        })
+    }
+}
+
+// === impl Filters ===
+
+impl Filters {
+    /// Returns the filter of `W`, which all changes pass if none was declared.
+    pub(super) fn of<W: Resource>(&self) -> Filter<W> {
+        let filter = self.0.get(&TypeId::of::<W>());
+        let filter = filter.and_then(|(_, filter)| filter.downcast_ref::<Filter<W>>());
+        filter.cloned().unwrap_or_else(|| Arc::new(|_| true))
+    }
+}
+
+/// Returns whether a deletion starts or ends, or the owner changes. Filters do not apply to these, because of finalizers
+/// and of owned objects that would be lost.
+fn ends<V: Resource>(delta: &Delta<V>) -> bool {
+    match delta {
+        Delta::Added(..) => false,
+        Delta::Updated { old, new, .. } => {
+            let (old, new) = (old.meta(), new.meta());
+            old.deleting != new.deleting || old.owner != new.owner
+        }
+        Delta::Deleted(..) => true,
+    }
+}
+
+/// Creates a handler of the changes of `W`.
+fn handler_of<W: Resource, H>(
+    make: impl FnOnce(&ControllerDeps) -> Result<H, WiringError> + Send + 'static,
+) -> Handler
+where
+    H: Fn(&Delta<W>, bool) + Send + Sync + 'static,
+{
+    Box::new(|parts| {
+        let (informer, handler) = (parts.informer::<W>()?.clone(), make(parts)?);
+        Ok(Box::new(move || informer.handle(handler)))
+    })
+}
+
+/// Passes on the changes that pass the filters of `W`.
+pub(super) fn filtered<W: Resource, H: Fn(&Delta<W>, bool)>(
+    parts: &ControllerDeps,
+    handler: H,
+) -> impl Fn(&Delta<W>, bool) + use<W, H> {
+    let passes = parts.filters.of::<W>();
+    move |delta, initial| {
+        if passes(delta) {
+            handler(delta, initial);
+        }
+    }
+}
+
+/// Enqueues every object of `V` if the handler panics.
+fn or_enqueue_all<V: Resource, W, H: Fn(&Delta<W>, bool)>(
+    parts: &ControllerDeps,
+    handler: H,
+) -> Result<impl Fn(&Delta<W>, bool) + use<V, W, H>, WiringError> {
+    let (objects, handle) = (parts.store::<V>()?, parts.handle());
+    Ok(move |delta: &Delta<W>, initial| {
+        let handled = catch_unwind(AssertUnwindSafe(|| handler(delta, initial)));
+        if let Err(panic) = handled {
+            for object in objects.list() {
+                handle.queue().add_with(object.key(), Priority::Low);
+            }
+            resume_unwind(panic); // The informer logs and counts it.
+        }
+    })
+}
