@@ -1,10 +1,10 @@
 //! `testing::Cluster` ends in the same statuses as Kubernetes' own controllers.
 
-use controller_machinery::testing::{Cluster, Id, Server};
+use controller_machinery::testing::{Cluster, Id, Server, condition};
 use serde_json::{Value, json};
 
 use crate::control_plane::ControlPlane;
-use crate::world::{DAEMON_SET, DEPLOYMENT, Kind, NODE, World};
+use crate::world::{DAEMON_SET, DEPLOYMENT, JOB, Kind, NODE, World};
 
 /// The real control plane, and the same nodes in memory.
 struct Both {
@@ -48,8 +48,10 @@ impl Both {
 
     /// Waits until the object is as wanted on both, and compares its status.
     async fn same(&self, kind: Kind, name: &str, wanted: impl Fn(&Value) -> bool) {
+        // A Job has none.
         let is_seen = |object: &Value| {
-            object["status"]["observedGeneration"] == object["metadata"]["generation"]
+            let observed = &object["status"]["observedGeneration"];
+            observed.is_null() || *observed == object["metadata"]["generation"]
         };
         let wanted = |object: &Value| is_seen(object) && wanted(object);
         let real = self.world.until(kind, name, wanted).await;
@@ -58,11 +60,17 @@ impl Both {
     }
 }
 
+/// What the model leaves out of a Job's status.
+const NOT_OF_JOBS: [&str; 3] = ["ready", "terminating", "uncountedTerminatedPods"];
+
 /// The status without times, hashes and what is not modelled.
 fn comparable(object: &Value) -> Value {
     let name = object["metadata"]["name"].as_str().unwrap();
     let mut status = object["status"].clone();
-    for field in ["terminatingReplicas", "collisionCount"] {
+    let times = ["startTime", "completionTime"];
+    for field in
+        ["terminatingReplicas", "collisionCount"].into_iter().chain(times).chain(NOT_OF_JOBS)
+    {
         status.as_object_mut().unwrap().remove(field);
     }
     let conditions = status["conditions"].as_array_mut();
@@ -74,6 +82,7 @@ fn comparable(object: &Value) -> Value {
         }
         condition["lastTransitionTime"].take();
         condition["lastUpdateTime"].take();
+        condition["lastProbeTime"].take();
     }
     if let Some(conditions) = status["conditions"].as_array_mut() {
         conditions.sort_by_key(|condition| condition["type"].to_string());
@@ -109,6 +118,25 @@ fn progress(reason: &'static str) -> impl Fn(&Value) -> bool {
 
 fn image(image: &str) -> Value {
     json!({"spec": {"template": {"spec": {"containers": [{"name": "main", "image": image}]}}}})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_simulated_job_ends_like_a_real_one() {
+    let both = Both::start("model-job").await;
+    let mut template = template("batch", "one");
+    template["spec"]["restartPolicy"] = json!("Never");
+    let spec = json!({"completions": 3, "parallelism": 2, "template": template});
+    let is = |kind: &'static str| {
+        move |job: &Value| condition(job, kind).is_some_and(|it| it["status"] == "True")
+    };
+    both.create(JOB, json!({"metadata": {"name": "all"}, "spec": &spec})).await;
+    both.same(JOB, "all", is("Complete")).await;
+    let mut suspended = spec.clone();
+    suspended["suspend"] = json!(true);
+    both.create(JOB, json!({"metadata": {"name": "later"}, "spec": suspended})).await;
+    both.same(JOB, "later", is("Suspended")).await;
+    both.patch(JOB, "later", json!({"spec": {"suspend": false}})).await;
+    both.same(JOB, "later", is("Complete")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -15,7 +15,7 @@ use tokio::process::Command;
 use crate::audit::{Entry, operator_writes};
 use crate::control_plane::ControlPlane;
 use crate::operator_process::OperatorProcess;
-use crate::world::{DEPLOYMENT, Kind, PATIENCE, ROLE_BINDING, SERVICE, World};
+use crate::world::{DEPLOYMENT, JOB, Kind, PATIENCE, ROLE_BINDING, SERVICE, World};
 
 const WEBSITE: Kind = Kind::new("example.com", "v1", "Website", "websites");
 const CONFIG_MAP: Kind = Kind::new("", "v1", "ConfigMap", "configmaps");
@@ -249,7 +249,6 @@ async fn objects_of_a_kind_known_at_run_time_are_counted() {
 }
 
 const TASK: Kind = Kind::new("example.com", "v1", "Task", "tasks");
-const JOB: Kind = Kind::new("batch", "v1", "Job", "jobs");
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_task_of_derived_types_runs_its_job_once() {

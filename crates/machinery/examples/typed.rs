@@ -4,7 +4,7 @@
 use std::{process::ExitCode, sync::Arc};
 
 use controller_machinery::controller::{Action, Problem};
-use controller_machinery::manager::{Condition, Context, EnsureOptions, Manager};
+use controller_machinery::manager::{Condition, Context, Manager};
 use controller_machinery::object::Typed;
 use k8s_openapi::api::batch::v1::Job;
 use kube::{CustomResource, CustomResourceExt, ResourceExt};
@@ -30,16 +30,15 @@ const ENDS: [&str; 2] = ["Complete", "Failed"];
 
 async fn reconcile(task: Arc<Typed<Task>>, cx: Context<Typed<Task>>) -> Result<Action, Problem> {
     let conditions = task.status.clone().unwrap_or_default().conditions;
-    if conditions.iter().any(|it| ENDS.contains(&&*it.reason)) {
-        return Ok(Action::Done); // The Job may be gone: it is deleted after its TTL.
-    }
     let container = json!({"name": "task", "image": task.spec.image, "command": task.spec.command});
     let template = json!({"spec": {"restartPolicy": "Never", "containers": [container]}});
     let spec = json!({"ttlSecondsAfterFinished": 600, "template": template});
     let job = json!({"metadata": {"name": task.name_any()}, "spec": spec});
-    // The pods of a Job cannot be changed.
-    let options = EnsureOptions::default().immutable(&["spec.template"]);
-    let job = cx.ensure_with::<Typed<Job>>(job, options).await?;
+    let job = match cx.owned::<Typed<Job>>()?.into_iter().next() {
+        Some(job) => job, // Whatever has become of the Task's spec: what runs is not changed.
+        None if conditions.is_empty() => cx.ensure::<Typed<Job>>(job).await?,
+        None => return Ok(Action::Done), // It has run: it was deleted after its TTL, or by somebody.
+    };
     let mut reported = job.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let ended = reported.find(|it| it.status == "True" && ENDS.contains(&&*it.type_));
     let is_complete = ended.is_some_and(|it| it.type_ == "Complete");
@@ -57,4 +56,38 @@ async fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     Manager::new("task").controller::<Typed<Task>>().owns::<Typed<Job>>().run(reconcile).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use controller_machinery::testing::{Cluster, Id, PodState, Server, condition};
+
+    use super::*;
+
+    fn manager() -> Manager {
+        Manager::new("task").controller::<Typed<Task>>().owns::<Typed<Job>>().reconcile(reconcile)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_runs_once_whatever_is_edited_restarted_or_deleted() {
+        let server = Server::new(1);
+        server.crd(&json!(Task::crd()).to_string()).unwrap();
+        let task = Id::new("/apis/example.com/v1/tasks", "ns", "a");
+        let job = Id::new("/apis/batch/v1/jobs", "ns", "a");
+        server.create(&task, json!({"spec": {"image": "batch:1", "command": ["run"]}})).unwrap();
+        let cluster = Cluster::start(&server, 1);
+        cluster.pods_are(|_| PodState::Unready); // They are at work.
+        let is = |reason: &'static str| {
+            move |it: &_| condition(it, "Complete").is_some_and(|it| it["reason"] == reason)
+        };
+        server.run(manager(), server.until(&task, is("Running"))).await;
+        server.patch(&task, &json!({"spec": {"image": "batch:2"}})).unwrap();
+        cluster.pods_are(|_| PodState::Ready);
+        server.run(manager(), server.until(&task, is("Complete"))).await;
+        server.until_gone(&job.resource).await; // The Job's TTL has passed.
+        server.run(manager(), server.settled(Duration::from_secs(60))).await;
+        assert_eq!(server.incarnations(&job), 1);
+    }
 }

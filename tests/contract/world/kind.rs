@@ -12,6 +12,7 @@ pub const APP: Kind = Kind("app.example.com", "v1", "App", "apps");
 pub const FOO: Kind = Kind("samplecontroller.k8s.io", "v1alpha1", "Foo", "foos");
 pub const DEPLOYMENT: Kind = Kind("apps", "v1", "Deployment", "deployments");
 pub const DAEMON_SET: Kind = Kind("apps", "v1", "DaemonSet", "daemonsets");
+pub const JOB: Kind = Kind("batch", "v1", "Job", "jobs");
 pub const SERVICE: Kind = Kind("", "v1", "Service", "services");
 pub const BUDGET: Kind = Kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets");
 pub const POD: Kind = Kind("", "v1", "Pod", "pods");

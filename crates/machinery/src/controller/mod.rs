@@ -53,7 +53,8 @@ pub trait Reconciler: Send + Sync + 'static {
 pub enum Action {
     /// Wait for the next change.
     Done,
-    /// Reconcile again after this time, changed or not; after at least 0.1 s.
+    /// Reconcile again after this time, changed or not; after at least 0.1 s. Up to a tenth of the time, but at most a
+    /// minute, is added at random, so that objects created together are not always reconciled together.
     RequeueAfter(Duration),
 }
 

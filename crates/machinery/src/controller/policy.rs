@@ -201,8 +201,8 @@ impl FailureStreak {
 
 /// Returns the log level of a failure. ERROR means that an administrator has to act. It is logged once per streak, at
 /// the second refusal, because an API server that has just started briefly refuses requests until it has read its
-/// roles. A terminal error is reported in the status of the object; a taken name in an Event. WARN at the tenth
-/// consecutive conflict, which is no race any more.
+/// roles. A terminal error is reported in the status of the object; a taken name in an Event, and at INFO. WARN at
+/// the tenth consecutive conflict, which is no race any more.
 pub(super) fn level(
     class: Class,
     &FailureStreak { refusals, conflicts, .. }: &FailureStreak,
@@ -213,6 +213,8 @@ pub(super) fn level(
         Class::Forbidden | Class::NotServed if refusals == 2 => Level::ERROR,
         Class::Forbidden | Class::NotServed if refusals < 2 => Level::WARN,
         Class::Terminal => Level::WARN,
+        // Not at first: a child that is being deleted is gone soon.
+        Class::Waiting if refusals == 2 => Level::INFO,
         // Otherwise, each key would write a line every half minute of an outage.
         Class::Transient if failures.is_power_of_two() || failures == 0 => Level::WARN,
         Class::Forbidden

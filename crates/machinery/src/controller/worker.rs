@@ -19,9 +19,10 @@ use super::{Action, Observer, Outcome, Problem, Reconciler};
 use crate::object::ObjectKey;
 use crate::workqueue::{Backoff, Retry, WorkItem, WorkQueue};
 
-/// Fraction of a RequeueAfter up to which a random time is added, so that objects created together are not always
-/// reconciled together.
+/// Fraction of a RequeueAfter up to which a random time is added, see [`Action::RequeueAfter`].
 const REQUEUE_JITTER: f64 = 0.1;
+/// The longest random time: a day that is a tenth too long is no longer a day.
+const REQUEUE_JITTER_AT_MOST: f64 = 60.0;
 /// The shortest RequeueAfter.
 const REQUEUE_AT_LEAST: Duration = Duration::from_millis(100);
 
@@ -136,16 +137,17 @@ impl<R: Reconciler> Core<R> {
     }
 
     fn succeeded(&self, key: &ObjectKey, action: Action) -> Outcome {
+        tracing::debug!(?action, "reconciled");
         self.clear_retries(key);
         match action {
             Action::Done => Outcome::Success,
             Action::RequeueAfter(delay) => {
-                let jitter = 1.0 + REQUEUE_JITTER * fastrand::f64();
                 // A wait that is already over must not become a busy loop.
                 let delay = delay.max(REQUEUE_AT_LEAST);
+                let most = (delay.as_secs_f64() * REQUEUE_JITTER).min(REQUEUE_JITTER_AT_MOST);
+                let jitter = Duration::from_secs_f64(most * fastrand::f64());
                 // A delay that overflows never ends.
-                let delay = Duration::try_from_secs_f64(delay.as_secs_f64() * jitter);
-                self.queue.requeue_after(key, delay.unwrap_or(Duration::MAX));
+                self.queue.requeue_after(key, delay.saturating_add(jitter));
                 Outcome::RequeueAfter
             }
         }
@@ -183,6 +185,7 @@ impl<R: Reconciler> Core<R> {
         match loudness.unwrap_or_else(|| level(problem.class(), &row, failures)) {
             Level::ERROR => tracing::error!(%error, class, failures, ?retry_in, "reconcile failed"),
             Level::WARN => tracing::warn!(%error, class, failures, ?retry_in, "reconcile failed"),
+            Level::INFO => tracing::info!(%error, class, failures, ?retry_in, "reconcile waits"),
             _ => tracing::debug!(%error, class, failures, ?retry_in, "reconcile failed"),
         }
     }

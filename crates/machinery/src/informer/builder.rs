@@ -100,6 +100,9 @@ impl<V: Resource> Builder<V> {
             let view = path.rsplit("::").next().unwrap_or(path);
             return Some(BuildError::UnknownKind { view });
         }
+        if self.metadata_only && V::IS_WHOLE {
+            return Some(BuildError::MetadataOfWhole { resource: resource() });
+        }
         if self.indexes.iter().any(Index::is_by_unknown_controller) {
             return Some(BuildError::UnknownController { resource: resource() });
         }

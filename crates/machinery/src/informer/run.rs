@@ -68,6 +68,15 @@ pub enum BuildError {
         /// The view's type, `Dynamic`.
         view: &'static str,
     },
+    /// It requests metadata only, and its type decodes whole objects.
+    #[error(
+        "the informer of {resource} requests metadata only, but `Typed` decodes whole objects: declare a view, a \
+         struct with `metadata: Meta<Everything>`, or remove .metadata_only()"
+    )]
+    MetadataOfWhole {
+        /// `nodes`.
+        resource: String,
+    },
     /// It has an index by controllers of a kind that is known only at run time, which would find nothing.
     #[error(
         "the informer of {resource} has an index by controllers whose kind is known only at run \

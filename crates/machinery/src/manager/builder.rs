@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use futures::future::BoxFuture;
-use futures::{FutureExt, Stream, StreamExt};
+use futures::{FutureExt, Stream, StreamExt, stream};
 
 #[cfg(any(test, feature = "testing"))]
 use super::context::ControllerState;
@@ -153,7 +153,8 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
 
     /// Publishes an Event for each owned object that [`Context::ensure`] creates, changes, restores or adopts and
     /// that [`Context::prune`] deletes: `DeploymentCreated`, `DeploymentUpdated`, `DeploymentRestored` with the
-    /// field that was changed, `DeploymentAdopted`, `DeploymentDeleted`. Each Event is one more request.
+    /// field that was changed, `DeploymentAdopted`, `DeploymentDeleted`. Each Event is one more request. A write whose
+    /// response is lost has no Event.
     pub fn publish_writes(mut self) -> Self {
         self.tells_writes = true;
         self
@@ -354,7 +355,20 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
     /// the stream changes nothing. Keys that come while another process leads are dropped: a new leader reconciles all
     /// objects.
     pub fn source(mut self, keys: impl Stream<Item = ObjectKey> + Send + 'static) -> Self {
-        self.handlers.source(keys.boxed());
+        self.handlers.source(|_| Ok(keys.boxed()));
+        self
+    }
+
+    /// Enqueues all objects for each item of the stream, for example after a change of the program's settings.
+    pub fn reconcile_all_on(mut self, signals: impl Stream<Item = ()> + Send + 'static) -> Self {
+        self.handlers.source(|parts| {
+            let objects = parts.store::<V>()?;
+            let all = move |()| {
+                let keys: Vec<_> = objects.list().iter().map(|it| it.key().clone()).collect();
+                stream::iter(keys)
+            };
+            Ok(signals.flat_map(all).boxed())
+        });
         self
     }
 
@@ -365,8 +379,9 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
         self
     }
 
-    /// Adjusts the informer of `W`, for example with a selector or to metadata only. All controllers that declare
-    /// `W` share it.
+    /// Declares that reconciles read `W`, and adjusts its informer, for example with a selector or to metadata only. An
+    /// object that stops matching the selector is gone for the controller. A selector is refused if another controller
+    /// reads `W`, too: see [`Manager::informer`].
     pub fn informer<W: Resource>(
         mut self,
         adjust: impl FnOnce(informer::Builder<W>) -> informer::Builder<W> + Send + 'static,
@@ -378,7 +393,8 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
     /// Runs `cleanup` before an object is deleted. The finalizer `name` (`example.com/website`) is added before the
     /// first reconcile and removed after a cleanup has succeeded. A failed cleanup is retried like a reconcile, and
     /// a cleanup can run more than once. A controller has one finalizer. If an object with the finalizer stops
-    /// matching the informer's selector, its cleanup does not run and its deletion hangs until it matches again.
+    /// matching the informer's selector, its cleanup does not run and its deletion hangs until it matches again. The
+    /// program's account needs `patch` of `V`.
     pub fn finalizer<C, F>(self, name: &'static str, cleanup: C) -> Self
     where
         C: Fn(Arc<V>, Context<V, D>) -> F + Send + Sync + 'static,
@@ -527,7 +543,7 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
             shared.watch_queue(name, &handle);
             parts.handle = Some(handle);
             let listens = handlers.listens::<V>(&parts)?;
-            program = handlers.enqueue_sources(name, parts.handle().queue(), &lead, program);
+            program = handlers.enqueue_sources(&parts, &lead, program)?;
             let synced = informers.synced_except_forbidden(&declared);
             // Not earlier: no worker would drain the queue on a standby, or while a kind is not served. A handler
             // added late receives all stored objects.

@@ -428,19 +428,14 @@ impl<V: Resource, D> Context<V, D> {
     /// If the controller does not own `C`; all that can go wrong with a delete.
     pub async fn prune<C: Resource>(&self, keep: impl Fn(&C) -> bool) -> Result<(), Problem> {
         let children = self.children::<C>()?;
-        let owned = match self.labelled::<C>() {
-            None => children.controlled_by(&*self.object)?,
-            // Without the owner, nothing would delete those that are not listed yet.
-            Some(_) if !self.controller.parts.informer::<C>()?.has_synced() => {
-                let kind = C::kind().resource();
-                let what =
-                    format!("{kind} cannot be listed in all namespaces, so some may be left");
-                return Err(Problem::transient("ErrNotListed", what));
-            }
-            Some(by) => children.by_index(&by.index, &self.object.uid().to_string())?,
-        };
         let is_labelled = self.labelled::<C>().is_some();
-        for child in owned {
+        // Without the owner, nothing would delete those that are not listed yet.
+        if is_labelled && !self.controller.parts.informer::<C>()?.has_synced() {
+            let kind = C::kind().resource();
+            let what = format!("{kind} cannot be listed in all namespaces, so some may be left");
+            return Err(Problem::transient("ErrNotListed", what));
+        }
+        for child in self.owned::<C>()? {
             let Meta { key, uid, version, deleting, .. } = child.meta();
             if *deleting
                 || (!is_labelled && is_of_another(&*child, self.controller.parts.controller()))
@@ -464,6 +459,19 @@ impl<V: Resource, D> Context<V, D> {
             );
         }
         Ok(())
+    }
+
+    /// Returns the objects of view `C` that this one owns, in no particular order. Those that are being deleted are
+    /// included.
+    ///
+    /// # Errors
+    /// If the controller does not own `C`.
+    pub fn owned<C: Resource>(&self) -> Result<Vec<Arc<C>>, Problem> {
+        let children = self.children::<C>()?;
+        Ok(match self.labelled::<C>() {
+            None => children.controlled_by(&*self.object)?,
+            Some(by) => children.by_index(&by.index, &self.object.uid().to_string())?,
+        })
     }
 
     /// Returns the store of an owned view.

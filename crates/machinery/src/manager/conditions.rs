@@ -52,6 +52,11 @@ impl From<bool> for ConditionStatus {
 // === impl Condition ===
 
 impl Condition {
+    /// Returns whether its status is `True`.
+    pub fn is_true(&self) -> bool {
+        self.status == *"True"
+    }
+
     /// Returns a condition of `object`. Keeps the transition time from `former`, the current conditions, unless the
     /// status changes. Truncates the message to 32 KiB.
     pub fn new(

@@ -344,7 +344,8 @@ impl<V: Resource, D> Context<V, D> {
         self.controller.is_news(&self.object, reason, None, Instant::now());
     }
 
-    /// Publishes an Event about the object. `reason` is one CamelCase word, `note` a sentence.
+    /// Publishes an Event about the object. `reason` is one CamelCase word, `note` a sentence. Events are sent in the
+    /// background: a later write of the same reconcile can arrive before.
     pub fn event(&self, kind: Type, reason: &'static str, note: &str) {
         self.publish(kind, reason, "Reconcile", note);
     }

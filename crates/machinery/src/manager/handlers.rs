@@ -19,7 +19,7 @@ use super::wiring::{self, WiringError};
 use crate::controller::{Program, enqueue};
 use crate::object::{ObjectKey, Resource};
 use crate::store::Delta;
-use crate::workqueue::{Priority, WorkQueue};
+use crate::workqueue::Priority;
 
 /// The declared handlers of a controller, their filters, and its streams of keys.
 pub(super) struct Handlers {
@@ -28,7 +28,7 @@ pub(super) struct Handlers {
     filtered: Vec<TypeId>,
     recording: Vec<Handler>,
     enqueuing: Vec<Handler>,
-    sources: Vec<BoxStream<'static, ObjectKey>>,
+    sources: Vec<Source>,
 }
 
 /// The filters of a controller, by the type of their view, each with the view's name.
@@ -37,6 +37,9 @@ pub(super) struct Filters(HashMap<TypeId, (&'static str, Arc<dyn Any + Send + Sy
 
 /// Returns whether a change of an object enqueues it.
 pub(super) type Filter<V> = Arc<dyn Fn(&Delta<V>) -> bool + Send + Sync>;
+/// Creates a stream of keys.
+type Source =
+    Box<dyn FnOnce(&ControllerDeps) -> Result<BoxStream<'static, ObjectKey>, WiringError> + Send>;
 /// Creates a handler, once there is a queue.
 type Handler = Box<dyn FnOnce(&ControllerDeps) -> Result<Listen, WiringError> + Send>;
 /// Adds a handler to its informer.
@@ -91,8 +94,14 @@ impl Handlers {
         self.filtered.push(TypeId::of::<W>());
     }
 
-    pub(super) fn source(&mut self, keys: BoxStream<'static, ObjectKey>) {
-        self.sources.push(keys);
+    /// Adds a stream of keys to enqueue.
+    pub(super) fn source(
+        &mut self,
+        make: impl FnOnce(&ControllerDeps) -> Result<BoxStream<'static, ObjectKey>, WiringError>
+        + Send
+        + 'static,
+    ) {
+        self.sources.push(Box::new(make));
     }
 
     /// Returns the views of filters that no handler asks.
@@ -128,14 +137,15 @@ impl Handlers {
     /// Adds the tasks that enqueue the keys of the streams, while `lead` leads.
     pub(super) fn enqueue_sources(
         self,
-        controller: &'static str,
-        queue: &WorkQueue<ObjectKey>,
+        parts: &ControllerDeps,
         lead: &Lead,
-        program: Program,
-    ) -> Program {
-        self.sources.into_iter().fold(program, |program, source| {
-            let (queue, lead) = (queue.clone(), lead.clone());
-            program.task(format!("a source of {controller}"), |stop| async move {
+        mut program: Program,
+    ) -> Result<Program, WiringError> {
+        for source in self.sources {
+            let (source, lead) = (source(parts)?, lead.clone());
+            let queue = parts.handle().queue().clone();
+            let name = format!("a source of {}", parts.controller());
+            program = program.task(name, |stop| async move {
                 let add = source.for_each(|key| {
                     if lead.leads() {
                         queue.add(&key);
@@ -147,8 +157,9 @@ impl Handlers {
                     () = stop.requested() => {}
                     () = add.then(|()| std::future::pending()) => {}
                 }
-            })
-        })
+            });
+        }
+        Ok(program)
     }
 }
 

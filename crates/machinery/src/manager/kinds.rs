@@ -34,7 +34,11 @@ pub(super) struct Informers(Vec<(TypeId, Box<dyn AnyInformer>)>);
 type Adjust<V> = Box<dyn FnOnce(Builder<V>) -> Builder<V> + Send>;
 
 /// A declared view.
-struct Declaration<V>(Vec<Adjust<V>>);
+struct Declaration<V> {
+    /// By the program, for all controllers.
+    by_program: Vec<Adjust<V>>,
+    by_controllers: Vec<Adjust<V>>,
+}
 
 /// The informer of a declared view.
 struct Built<V> {
@@ -90,7 +94,8 @@ impl Declarations {
     fn of<V: Resource>(&mut self) -> &mut Declaration<V> {
         let id = TypeId::of::<V>();
         let at = self.of.iter().position(|(known, _)| *known == id).unwrap_or_else(|| {
-            self.of.push((id, Box::new(Declaration::<V>(Vec::new()))));
+            let none = Declaration::<V> { by_program: Vec::new(), by_controllers: Vec::new() };
+            self.of.push((id, Box::new(none)));
             self.of.len() - 1
         });
         self.of[at].1.as_any().downcast_mut().expect("it was declared under the ID of its type")
@@ -108,9 +113,14 @@ impl Declarations {
         TypeId::of::<V>()
     }
 
-    /// Declares how the informer of `V` is built.
+    /// Declares how a controller wants the informer of `V`.
     pub(super) fn adjust<V: Resource>(&mut self, adjust: Adjust<V>) {
-        self.of::<V>().0.push(adjust);
+        self.of::<V>().by_controllers.push(adjust);
+    }
+
+    /// Declares how the program wants the informer of `V`.
+    pub(super) fn adjust_for_all<V: Resource>(&mut self, adjust: Adjust<V>) {
+        self.of::<V>().by_program.push(adjust);
     }
 
     pub(super) fn build(self, shared: &Shared) -> Informers {
@@ -128,8 +138,9 @@ impl<V: Resource> Declared for Declaration<V> {
         if let Some(observer) = shared.reflector_observer() {
             builder = builder.observer(observer);
         }
+        let builder = self.by_program.into_iter().fold(builder, |b, adjust| adjust(b));
         let all = builder.selection();
-        let builder = self.0.into_iter().fold(builder, |b, adjust| adjust(b));
+        let builder = self.by_controllers.into_iter().fold(builder, |b, adjust| adjust(b));
         let is_narrowed = builder.selection() != all;
         let informer = builder.build();
         shared.watch_informer(&informer);

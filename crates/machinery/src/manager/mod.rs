@@ -84,6 +84,7 @@ use crate::controller::Handle;
 use crate::controller::{Options, Program, ProgramError};
 use crate::events::{self, Recorder};
 use crate::identity::Identity;
+use crate::informer;
 #[cfg(not(feature = "metrics"))]
 use crate::informer::Informer;
 use crate::object::{InternedStr, Resource};
@@ -272,6 +273,16 @@ impl Manager {
         let mut this = self;
         this.leader_tasks.push((name.into(), Box::new(move |client| task(client).boxed())));
         this
+    }
+
+    /// Adjusts the informer of `W`, which all controllers that declare `W` share: for example with a selector, or to
+    /// metadata only. [`ControllerBuilder::informer`] does it for a single controller.
+    pub fn informer<W: Resource>(
+        mut self,
+        adjust: impl FnOnce(informer::Builder<W>) -> informer::Builder<W> + Send + 'static,
+    ) -> Manager {
+        self.declarations.adjust_for_all::<W>(Box::new(adjust));
+        self
     }
 
     /// Declares a controller of `V`.

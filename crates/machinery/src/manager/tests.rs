@@ -10,6 +10,7 @@ mod writes;
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 use self::server::Server;
 use super::*;
 use crate::controller::{Action, Class, Problem, Reconciler};
-use crate::object::{Dynamic, Keep, Kind, Meta, Nothing, ObjectKey};
+use crate::object::{Dynamic, Keep, Kind, Meta, Nothing, ObjectKey, Typed};
 use crate::store::{Delta, Index};
 use tokio::time::{Instant, sleep};
 
@@ -118,6 +119,17 @@ async fn an_informer_that_cannot_work_is_refused_before_the_start() {
 }
 
 #[tokio::test]
+async fn metadata_alone_is_refused_for_a_type_that_decodes_whole_objects() {
+    let manager = Manager::new("test").controller::<Site>().reads::<Typed<ConfigMap>>();
+    let manager = manager.reconcile(nothing).informer::<Typed<ConfigMap>>(|it| it.metadata_only());
+    let why = refused(manager).await;
+    assert!(
+        why.contains("configmaps requests metadata only") && why.contains("declare a view"),
+        "{why}"
+    );
+}
+
+#[tokio::test]
 async fn a_kind_of_which_nothing_is_known_is_refused_with_what_to_write() {
     async fn any(_: Arc<Dynamic>, _: Context<Dynamic>) -> Result<Action, Problem> {
         Ok(Action::Done)
@@ -160,6 +172,8 @@ async fn a_selection_that_another_controller_does_not_expect_is_refused() {
     assert!(why.contains("the controllers site, names read one informer of Secret"), "{why}");
     let connect = |options| Ok(Server::default().client(options));
     assert!(of("").reconcile(names).program(connect).await.is_ok(), "it selects everything");
+    let by_program = of("").reconcile(names).informer::<Secret>(|all| all.labels("a=b"));
+    assert!(by_program.program(connect).await.is_ok(), "it is declared for all");
 }
 
 #[cfg(feature = "metrics")]
@@ -320,7 +334,7 @@ async fn a_status_of_another_controller_wakes_no_controller_that_filters() {
     let (sender, mut passes) = tokio::sync::mpsc::unbounded_channel();
     let manager = Manager::new("test")
         .controller::<Site>()
-        .filter::<Site>(crate::informer::predicate::generation_changed)
+        .filter::<Site>(informer::predicate::generation_changed)
         .reconcile(move |site, _| {
             sender.send((site.metadata.generation, site.status.clone())).unwrap();
             async { Ok::<_, Problem>(Action::Done) }

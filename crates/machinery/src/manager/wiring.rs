@@ -151,7 +151,8 @@ pub enum WiringError {
     /// One controller narrows an informer that others share.
     #[error(
         "the controllers {controllers} read one informer of {view}, and one of them has it select objects or \
-         fields with `.informer::<{view}>(…)`: declare a second view type of the kind for that one"
+         fields with `.informer::<{view}>(…)`: if all are to see these objects only, call `Manager::informer` \
+         in its place; else declare a second view type of the kind for that one"
     )]
     Narrowed {
         /// The view's type, `Pod`.

@@ -29,6 +29,10 @@ pub trait Object: Send + Sync + Debug + 'static {
     /// Selects the labels and annotations that its metadata keeps.
     type Keep: Keep;
 
+    /// Whether it decodes whole objects only, not their metadata alone.
+    #[doc(hidden)]
+    const IS_WHOLE: bool = false;
+
     /// The metadata.
     fn meta(&self) -> &Meta<Self::Keep>;
 

@@ -63,6 +63,7 @@ where
     T: kube::Resource + Debug + Send + Sync + 'static,
 {
     type Keep = Everything;
+    const IS_WHOLE: bool = true;
 
     fn meta(&self) -> &Meta<Everything> {
         &self.meta

@@ -33,6 +33,10 @@ pub(super) fn leaves(old: &Value, new: &Value) -> bool {
     !is_deleting(old) || finalizers(new).iter().all(|one| finalizers(old).contains(one))
 }
 
+fn owners(object: &Value) -> impl Iterator<Item = &Value> {
+    object["metadata"]["ownerReferences"].as_array().into_iter().flatten()
+}
+
 /// Returns whether nothing keeps an object that is being deleted.
 pub(super) fn is_over(id: &Id, object: &Value) -> bool {
     is_deleting(object)
@@ -75,14 +79,31 @@ pub(super) fn admit_into_namespace(state: &State, id: &Id) -> Result<(), Refusal
     Err(refused(&status).into())
 }
 
+/// What becomes of the objects that a deleted one owns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Propagation {
+    /// The collector of garbage deletes them later.
+    Background,
+    /// They are deleted before it.
+    Foreground,
+    /// They stay, without an owner.
+    Orphan,
+}
+
+/// The finalizers by which the collector of garbage keeps an owner that is being deleted.
+const FOREGROUND: &str = "foregroundDeletion";
+const ORPHAN: &str = "orphan";
+
 /// Deletes the object, or marks it as being deleted if something keeps it. Returns the body of the answer.
 pub(super) fn delete(
     state: &mut State,
     id: &Id,
     old: &Arc<Value>,
+    propagation: Propagation,
     grace_period: Option<i64>,
 ) -> Arc<Value> {
-    let last = mark_or_remove(state, id, old, grace_period);
+    let with = with_finalizer_of(propagation, old);
+    let last = mark_or_remove(state, id, &with, grace_period);
     if state.history.now(id).is_some() || RETURNED.contains(&&*id.resource) {
         return last;
     }
@@ -91,6 +112,33 @@ pub(super) fn delete(
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
         "details": { "name": id.name, "uid": uid },
     }))
+}
+
+/// Returns what the finalizers of an object ask for.
+pub(super) fn propagation_of(object: &Value) -> Propagation {
+    match finalizers(object) {
+        all if all.contains(&json!(ORPHAN)) => Propagation::Orphan,
+        all if all.contains(&json!(FOREGROUND)) => Propagation::Foreground,
+        _ => Propagation::Background,
+    }
+}
+
+/// Returns the object with the finalizer that a deletion of this kind needs, and without those of others
+/// (deletionFinalizersForGarbageCollection in k8s.io/apiserver).
+fn with_finalizer_of(propagation: Propagation, old: &Arc<Value>) -> Arc<Value> {
+    let others = finalizers(old).iter().filter(|it| **it != FOREGROUND && **it != ORPHAN);
+    let own = match propagation {
+        Propagation::Background => None,
+        Propagation::Foreground => Some(json!(FOREGROUND)),
+        Propagation::Orphan => Some(json!(ORPHAN)),
+    };
+    let wanted: Vec<_> = others.cloned().chain(own).collect();
+    if wanted == finalizers(old) {
+        return old.clone();
+    }
+    let mut new = (**old).clone();
+    new["metadata"]["finalizers"] = json!(wanted);
+    Arc::new(new)
 }
 
 /// Removes the object, or marks it as being deleted if finalizers, a grace period or the contents of a namespace keep
@@ -138,8 +186,61 @@ fn grace_of(id: &Id, object: &Value, asked: Option<i64>) -> i64 {
 }
 
 impl State {
+    /// Does what the collector of garbage does.
+    pub(super) fn collect(&mut self) {
+        loop {
+            let before = self.history.version;
+            self.delete_orphans();
+            self.release_owners();
+            if self.history.version == before {
+                return;
+            }
+        }
+    }
+
+    /// Ends the deletions in the foreground whose children are gone, and those that leave their children.
+    fn release_owners(&mut self) {
+        let waits = |owner: &Value| {
+            is_deleting(owner)
+                && finalizers(owner).iter().any(|it| *it == FOREGROUND || *it == ORPHAN)
+        };
+        for (id, owner) in self.all_that(waits) {
+            let uid = &owner["metadata"]["uid"];
+            let is_orphaned = finalizers(&owner).contains(&json!(ORPHAN));
+            let mut is_held = false;
+            for (id, child) in self.all_that(|child| owners(child).any(|it| it["uid"] == *uid)) {
+                if is_orphaned {
+                    let mut child = (*child).clone();
+                    if let Some(all) = child["metadata"]["ownerReferences"].as_array_mut() {
+                        all.retain(|owner| owner["uid"] != *uid);
+                    }
+                    self.history.put(&id, child);
+                    continue;
+                }
+                let blocks =
+                    |owner: &Value| owner["uid"] == *uid && owner["blockOwnerDeletion"] == true;
+                if !is_deleting(&child) {
+                    mark_or_remove(self, &id, &child, None);
+                }
+                is_held |= self.history.now(&id).is_some() && owners(&child).any(blocks);
+            }
+            if !is_held {
+                let released = with_finalizer_of(Propagation::Background, &owner);
+                match is_over(&id, &released) {
+                    true => drop(self.history.remove(&id)),
+                    false => drop(self.history.put(&id, (*released).clone())),
+                }
+            }
+        }
+    }
+
+    fn all_that(&self, wanted: impl Fn(&Value) -> bool) -> Vec<(Id, Arc<Value>)> {
+        let all = self.history.all().filter(|(_, object)| wanted(object));
+        all.map(|(id, object)| (id.clone(), object.clone())).collect()
+    }
+
     /// Deletes all objects that have owners of which none exists, and what these own.
-    pub(super) fn delete_orphans(&mut self) {
+    fn delete_orphans(&mut self) {
         loop {
             let all: Vec<_> = self.history.all().collect();
             let uids: HashSet<&str> =

@@ -63,12 +63,12 @@
 //! - A pod on a node is only marked when it is deleted, and so is a namespace: [`Cluster`] ends both. A namespace that is
 //!   being deleted takes no new objects.
 //! - What is not modelled is refused with 501 and a sentence: strategic merge patches, dry runs, `generateName`, other
-//!   selectors, propagation policies but Background, deletes of a collection, and subresources other than the status.
+//!   selectors, deletes of a collection, subresources other than the status, and discovery.
 //!
 //! Not done: there is no admission but [`Server::admit`]. Built-in kinds have no defaults and are not validated. In a
 //! schema, CEL rules, patterns, formats and `allOf` and the like are not evaluated; a warning in the log names them. The
-//! `Accept` header is ignored: objects are always whole. The children of a deleted object stay, unless
-//! [`Server::collect_garbage`] is called or a [`Cluster`] runs. A namespace need not exist.
+//! `Accept` header is ignored: objects are always whole. The children of a deleted object stay, and one that is deleted
+//! in the foreground, too, unless [`Server::collect_garbage`] is called or a [`Cluster`] runs. A namespace need not exist.
 //!
 //! This project sends the same random requests to it and to a kube-apiserver, and compares the responses and watches
 //! (tests/contract/model_server.rs).

@@ -8,7 +8,7 @@ use json_patch::{AddOperation, PatchOperation, ReplaceOperation};
 use serde_json::{Value, json};
 
 use super::crd::details;
-use super::deletion::{self, leaves};
+use super::deletion::{self, Propagation, leaves};
 use super::fault::Fault;
 use super::history::Id;
 use super::managers::Writer;
@@ -66,7 +66,8 @@ pub(super) fn object(server: &Server, head: &Parts, ask: &Ask, body: &[u8]) -> R
                 if differs(&old, only, "uid") || differs(&old, only, "resourceVersion") {
                     Err(conflict())
                 } else {
-                    Ok((200, deletion::delete(state, &id, &old, grace_period(ask, &body))))
+                    let (policy, grace) = (propagation(ask, &body, &old), grace_period(ask, &body));
+                    Ok((200, deletion::delete(state, &id, &old, policy, grace)))
                 }
             }
             (_, Some(_)) => Err(failure(Fault::NotServed).into()),
@@ -145,6 +146,16 @@ fn manager(head: &Parts, ask: &Ask, content: Content) -> Writer {
 fn grace_period(ask: &Ask, body: &Value) -> Option<i64> {
     let of_query = ask.get("gracePeriodSeconds").and_then(|seconds| seconds.parse().ok());
     of_query.or_else(|| body["gracePeriodSeconds"].as_i64())
+}
+
+/// What a deletion asks for; else what an earlier one did.
+fn propagation(ask: &Ask, body: &Value, old: &Value) -> Propagation {
+    match ask.get("propagationPolicy").or_else(|| body["propagationPolicy"].as_str()) {
+        Some("Foreground") => Propagation::Foreground,
+        Some("Orphan") => Propagation::Orphan,
+        Some(_) => Propagation::Background,
+        None => deletion::propagation_of(old),
+    }
 }
 
 fn invalid(why: &str) -> Refusal {

@@ -241,10 +241,8 @@ fn beyond_the_model(head: &Parts, ask: &Ask, body: &[u8]) -> Option<&'static str
     }
     let content: Value = serde_json::from_slice(body).unwrap_or_default();
     if head.method == Method::DELETE {
-        let options = [ask.get("propagationPolicy"), content["propagationPolicy"].as_str()];
-        let is_other = options.into_iter().flatten().any(|policy| policy != "Background");
-        if is_other || content.get("orphanDependents").is_some() {
-            return Some("this propagation policy");
+        if content.get("orphanDependents").is_some() {
+            return Some("orphanDependents");
         }
         if content.get("dryRun").is_some() {
             return Some("dryRun");

@@ -38,7 +38,19 @@ impl Server {
         };
         let (ended, outcome) = tokio::join!(program.run(shutdown), test);
         ended.unwrap_or_else(|error| panic!("a controller has ended: {error}"));
-        outcome.unwrap_or_else(|_| panic!("the test is not done after {LONGEST:?}"))
+        outcome
+            .unwrap_or_else(|_| panic!("the test is not done after {LONGEST:?}{}", self.awaited()))
+    }
+
+    /// Says which objects `until` waits for, and how they are.
+    fn awaited(&self) -> String {
+        let awaited = self.lock().awaited.clone();
+        let each = awaited.iter().map(|id| {
+            let Id { resource, namespace, name } = id;
+            let is = self.get(id).map_or_else(|| "is absent".to_owned(), |it| format!("is {it}"));
+            format!("; it waits for {resource} {namespace}/{name}, which {is}")
+        });
+        each.collect()
     }
 
     /// Completes when no request has come for this time, so no retry is due within it either. Watches do not count:
@@ -58,7 +70,17 @@ impl Server {
     }
 
     /// Completes when an object exists and is as `wanted`, and returns it. Sees every version from now on.
-    pub async fn until(&self, id: &Id, mut wanted: impl FnMut(&Value) -> bool) -> Arc<Value> {
+    pub async fn until(&self, id: &Id, wanted: impl FnMut(&Value) -> bool) -> Arc<Value> {
+        self.lock().awaited.push(id.clone());
+        let found = self.found(id, wanted).await;
+        let mut state = self.lock();
+        if let Some(at) = state.awaited.iter().position(|awaited| awaited == id) {
+            state.awaited.remove(at);
+        }
+        found
+    }
+
+    async fn found(&self, id: &Id, mut wanted: impl FnMut(&Value) -> bool) -> Arc<Value> {
         let mut seen = self.seen();
         let (mut from, mut object) = (self.version(), self.get(id));
         loop {

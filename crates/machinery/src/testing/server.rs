@@ -64,6 +64,8 @@ pub(super) struct State {
     pub(super) unserved: HashSet<String>,
     pub(super) forbidden: HashSet<String>,
     pub(super) requests: Vec<Received>,
+    /// What `until` waits for.
+    pub(super) awaited: Vec<Id>,
     collects_garbage: bool,
     /// The number of pods that a [`Cluster`](super::Cluster) has named.
     pub(super) names: u32,
@@ -96,6 +98,7 @@ impl Server {
             unserved: HashSet::new(),
             forbidden: HashSet::new(),
             requests: Vec::new(),
+            awaited: Vec::new(),
             collects_garbage: false,
             names: 0,
             interceptor: None,
@@ -345,7 +348,7 @@ impl Server {
             let mut state = self.lock();
             let has_changed = change(&mut state);
             if state.collects_garbage && std::mem::take(&mut state.history.has_lost) {
-                state.delete_orphans();
+                state.collect();
             }
             state.changes += u64::from(has_changed);
             (state.history.version, has_changed)

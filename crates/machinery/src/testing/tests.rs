@@ -7,6 +7,9 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use super::*;
+use crate::controller::{Action, Problem};
+use crate::manager::Manager;
+use crate::object::{Kind, Meta};
 
 async fn answered(server: &Server, request: Request<Bytes>) -> (u16, Value) {
     let answer = server.clone().oneshot(request).await.unwrap();
@@ -28,7 +31,6 @@ async fn what_is_not_modelled_is_refused_with_a_sentence() {
         (Request::get("/apis/apps"), "this path"),
         (Request::get("/api/v1/pods?watch=true&fieldSelector=a%3Db"), "this fieldSelector"),
         (Request::delete(format!("{pod}?dryRun=All")), "dryRun"),
-        (Request::delete(format!("{pod}?propagationPolicy=Foreground")), "this propagation policy"),
         (Request::get("/api/v1/pods?labelSelector=a%3E1"), "this labelSelector"),
         (strategic, "a strategic merge patch"),
         (Request::get(format!("{pod}/scale")), "this subresource"),
@@ -122,6 +124,73 @@ async fn a_wait_ends_with_the_change_that_it_waits_for() {
     let (found, ()) = tokio::join!(wait, change);
     assert_eq!(found["spec"]["x"], 2);
     assert_eq!(server.get(&id).unwrap()["spec"]["x"], 3);
+}
+
+#[tokio::test]
+async fn a_deletion_in_the_foreground_waits_for_the_children_and_one_that_orphans_leaves_them() {
+    for policy in ["Foreground", "Orphan"] {
+        let server = Server::new(1);
+        let [a, child] = ["a", "child"].map(|name| Id::new("/api/v1/configmaps", "ns", name));
+        server.put(&a, json!({}));
+        let owner =
+            json!({"uid": server.get(&a).unwrap()["metadata"]["uid"], "blockOwnerDeletion": true});
+        let metadata = json!({"ownerReferences": [owner], "finalizers": ["example.com/kept"]});
+        server.put(&child, json!({"metadata": metadata}));
+        let path = format!("/api/v1/namespaces/ns/configmaps/a?propagationPolicy={policy}");
+        let delete = Request::delete(path).body(Bytes::new()).unwrap();
+        assert_eq!(answered(&server, delete).await.0, 200);
+        let deleting =
+            |id: &Id| server.get(id).map(|it| it["metadata"]["deletionTimestamp"].is_string());
+        assert_eq!((deleting(&a), deleting(&child)), (Some(true), Some(false)), "nobody collects");
+        server.collect_garbage();
+        server.put(&Id::new("/api/v1/configmaps", "ns", "another"), json!({}));
+        if policy == "Orphan" {
+            assert_eq!((deleting(&a), deleting(&child)), (None, Some(false)));
+            assert_eq!(server.get(&child).unwrap()["metadata"]["ownerReferences"], json!([]));
+        } else {
+            assert_eq!((deleting(&a), deleting(&child)), (Some(true), Some(true)));
+            server.patch(&child, &json!({"metadata": {"finalizers": null}})).unwrap();
+            assert_eq!((deleting(&a), deleting(&child)), (None, None));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_pods_of_a_job_are_started_until_enough_succeed_or_too_many_fail() {
+    let server = Server::new(1);
+    let cluster = Cluster::start(&server, 2);
+    let job = |name: &str| Id::new("/apis/batch/v1/jobs", "ns", name);
+    let template = json!({"spec": {"containers": [{"name": "a", "image": "a"}]}});
+    let spec = |limit: i64| {
+        json!({"spec": {"completions": 3, "parallelism": 2, "backoffLimit": limit,
+        "ttlSecondsAfterFinished": 60, "template": template}})
+    };
+    server.put(&job("fine"), spec(0));
+    let ended = |kind: &'static str| {
+        move |it: &Value| condition(it, kind).is_some_and(|it| it["status"] == "True")
+    };
+    let fine = server.until(&job("fine"), ended("Complete")).await;
+    assert_eq!(fine["status"]["succeeded"], 3);
+    cluster.pods_are(|_| PodState::Failed);
+    server.put(&job("broken"), spec(2));
+    let broken = server.until(&job("broken"), ended("Failed")).await;
+    assert!((3..=4).contains(&broken["status"]["failed"].as_i64().unwrap()), "{broken}");
+    server.until_gone("/apis/batch/v1/jobs").await;
+    server.until_gone("/api/v1/pods").await;
+}
+
+#[tokio::test(start_paused = true)]
+#[should_panic(expected = "it waits for /api/v1/pods ns/a, which is absent")]
+async fn a_test_that_waits_in_vain_says_for_what() {
+    #[derive(Debug, serde::Deserialize)]
+    struct Pod {
+        metadata: Meta,
+    }
+    crate::view!(Pod: Kind::namespaced("", "v1", "Pod", "pods"));
+    let manager = Manager::new("test").controller::<Pod>();
+    let manager = manager.reconcile(async |_, _| Ok::<_, Problem>(Action::Done));
+    let server = Server::new(1);
+    server.run(manager, server.until(&Id::new("/api/v1/pods", "ns", "a"), |_| true)).await;
 }
 
 #[test]

@@ -25,9 +25,9 @@ impl Server {
     ///
     /// The metav1.Status of the refusal.
     pub fn create(&self, id: &Id, object: Value) -> Result<Arc<Value>, Value> {
-        self.by_somebody(|state, by| {
+        self.outcome(|state| {
             let old = state.history.now(id);
-            object::create(state, id, old.as_deref(), object, by)
+            object::create(state, id, old.as_deref(), object, Writer::somebody())
         })
     }
 
@@ -37,7 +37,21 @@ impl Server {
     ///
     /// The metav1.Status of the refusal.
     pub fn patch(&self, id: &Id, patch: &Value) -> Result<Arc<Value>, Value> {
-        self.by_somebody(|state, by| match state.history.now(id) {
+        self.patch_by(id, patch, Writer::somebody())
+    }
+
+    /// Changes the status of an object by a JSON merge patch, as `kubectl patch --subresource=status` does:
+    /// `{"status": {"phase": "Done"}}`. It is what a controller of others reports.
+    ///
+    /// # Errors
+    ///
+    /// The metav1.Status of the refusal.
+    pub fn patch_status(&self, id: &Id, patch: &Value) -> Result<Arc<Value>, Value> {
+        self.patch_by(id, patch, Writer { subresource: "status".to_owned(), ..Writer::somebody() })
+    }
+
+    fn patch_by(&self, id: &Id, patch: &Value, by: Writer) -> Result<Arc<Value>, Value> {
+        self.outcome(|state| match state.history.now(id) {
             Some(old) => object::patch(state, id, &old, patch, Content::MergePatch, by),
             None => Err(failure(Fault::NotServed).into()),
         })
@@ -47,17 +61,14 @@ impl Server {
     pub fn delete(&self, id: &Id) {
         self.change(|state| {
             if let Some(old) = state.history.now(id) {
-                deletion::delete(state, id, &old, None);
+                deletion::delete(state, id, &old, deletion::propagation_of(&old), None);
             }
         });
     }
 
-    fn by_somebody(
-        &self,
-        write: impl FnOnce(&mut State, Writer) -> Outcome,
-    ) -> Result<Arc<Value>, Value> {
+    fn outcome(&self, write: impl FnOnce(&mut State) -> Outcome) -> Result<Arc<Value>, Value> {
         let mut outcome = None;
-        self.change(|state| outcome = Some(write(state, Writer::somebody())));
+        self.change(|state| outcome = Some(write(state)));
         match outcome {
             Some(Ok((_, object))) => Ok(object),
             Some(Err(refusal)) => Err(body(*refusal)),

@@ -261,11 +261,14 @@ async fn requeue_after_no_time_is_no_loop_without_a_pause() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requeue_after_looks_again_with_at_most_a_tenth_of_jitter() {
-    let running = start(1, &[("a", Does::Again(100 * SECOND))]);
-    running.add("a");
-    sleep(1000 * SECOND).await;
-    let gaps = running.told.gaps("a");
-    assert!(gaps.len() >= 9 && gaps.iter().all(|gap| (100_000..=110_001).contains(gap)));
-    assert!(gaps.iter().any(|gap| *gap > 100_001), "no jitter in {gaps:?}");
+async fn requeue_after_adds_at_most_a_tenth_and_at_most_a_minute() {
+    for (seconds, most) in [(100, 10_001), (86_400, 60_001)] {
+        let running = start(1, &[("a", Does::Again(seconds * SECOND))]);
+        running.add("a");
+        sleep(10 * seconds * SECOND).await;
+        let (gaps, least) = (running.told.gaps("a"), u128::from(seconds) * 1000);
+        let late: Vec<_> = gaps.iter().map(|gap| gap.saturating_sub(least)).collect();
+        assert!(late.len() >= 9 && late.iter().all(|late| *late <= most), "{gaps:?}");
+        assert!(late.iter().any(|late| *late > 1), "no jitter in {gaps:?}");
+    }
 }

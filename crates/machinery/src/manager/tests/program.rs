@@ -12,7 +12,7 @@ use super::{Child, Site, nothing, refused};
 use crate::controller::{Action, Observer, Problem};
 use crate::leader_election::Leadership;
 use crate::manager::leading::Lead;
-use crate::manager::{Lease, Manager};
+use crate::manager::{Context, Lease, Manager};
 use crate::object::ObjectKey;
 use crate::shutdown::Shutdown;
 use crate::testing::{Id, Server};
@@ -66,6 +66,30 @@ async fn keys_of_a_stream_are_reconciled_and_its_end_changes_nothing() {
     });
     server.run(manager, sleep(Duration::from_secs(600))).await;
     assert_eq!(log.lock().len(), 1 + 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_objects_are_reconciled_on_each_signal() {
+    let server = Server::new(1);
+    for name in ["a", "b", "c"] {
+        server.put(&Id { name: name.to_owned(), ..site() }, json!({}));
+    }
+    let log = Log::default();
+    let seen = log.clone();
+    let (signal, signals) = futures::channel::mpsc::unbounded();
+    let controller = Manager::new("test").controller::<Site>().reconcile_all_on(signals);
+    let manager = controller.reconcile(move |_, cx: Context<Site>| {
+        seen.lock().push(cx.key().to_string());
+        async { Ok::<_, Problem>(Action::Done) }
+    });
+    let test = async {
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(log.lock().len(), 3);
+        signal.unbounded_send(()).unwrap();
+        sleep(Duration::from_secs(60)).await;
+    };
+    server.run(manager, test).await;
+    assert_eq!(log.lock().len(), 6, "{:?}", log.lock());
 }
 
 /// Says that the task of a leader was dropped.

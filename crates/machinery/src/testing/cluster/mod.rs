@@ -1,10 +1,12 @@
-//! Kubernetes' own controllers, simplified: what makes pods of Deployments and DaemonSets.
+//! Kubernetes' own controllers, simplified: what makes pods of Deployments, DaemonSets and Jobs.
 //!
 //! Guarantees
 //! - A Deployment gets a ReplicaSet per template, and rolls out by `maxSurge` and `maxUnavailable`, or by Recreate. Its
 //!   status has the counts, and the conditions Available and Progressing, with `progressDeadlineSeconds`.
 //! - A DaemonSet gets a pod on each node that its pods may go to, and replaces those of an old
 //!   template by `maxUnavailable`.
+//! - A Job gets pods until enough of them have succeeded, or more than `backoffLimit` have failed, and is deleted after
+//!   `ttlSecondsAfterFinished`. A pod of a Job succeeds as soon as it has been ready.
 //! - A pod goes to a node that its `nodeSelector`, required node affinity and tolerations allow, and becomes what [`Cluster::pods_are`] says.
 //! - The objects in a namespace that is being deleted are deleted, then the namespace; those of a deleted owner, too.
 //! - Each controller acts on what was there [`LATENCY`] ago, so a controller sees the states in between, such as a new
@@ -17,6 +19,7 @@
 //!   but those of DaemonSets.
 //! - A pod ends at once, whatever its grace period. It has no IP, its containers never restart by themselves, and what a
 //!   test writes to its status is overwritten. One in a crash loop is Pending, and has no exit code.
+//! - A Job starts pods again at once, and knows neither indexes, deadlines nor policies. There are no CronJobs.
 //! - Children are known by their owner reference only: nothing is adopted or released.
 //! - There are no Events, no quotas (so no `ReplicaFailure`), no defaults, no Endpoints, and no revision on the
 //!   Deployment itself. A node that does not report keeps its pods.
@@ -25,6 +28,7 @@
 
 mod daemon_set;
 mod deployment;
+mod job;
 mod pod;
 
 use std::collections::BTreeMap;
@@ -51,6 +55,7 @@ const TICK: Duration = Duration::from_secs(1);
 const DEPLOYMENTS: &str = "/apis/apps/v1/deployments";
 const REPLICA_SETS: &str = "/apis/apps/v1/replicasets";
 const DAEMON_SETS: &str = "/apis/apps/v1/daemonsets";
+const JOBS: &str = "/apis/batch/v1/jobs";
 const PODS: &str = "/api/v1/pods";
 const NODES: &str = "/api/v1/nodes";
 const NAMESPACES: &str = "/api/v1/namespaces";
@@ -59,10 +64,12 @@ const NAMESPACES: &str = "/api/v1/namespaces";
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PodState {
-    /// It runs, and is ready.
+    /// It runs, and is ready. One of a Job then succeeds.
     Ready,
-    /// It runs, and its readiness probe fails.
+    /// It runs, and its readiness probe fails. One of a Job is still at work.
     Unready,
+    /// Its containers have ended with an error. Of a Job; others are restarted, and are [`PodState::Unready`].
+    Failed,
     /// Its containers wait, for a reason such as `ImagePullBackOff` or `CrashLoopBackOff`.
     Waiting {
         /// One word.
@@ -138,6 +145,9 @@ async fn run(server: Server, states: Arc<Mutex<States>>) {
             }
             for daemon_set in snapshot.of_resource(DAEMON_SETS) {
                 daemon_set::sync(&snapshot, daemon_set, &mut pass);
+            }
+            for job in snapshot.of_resource(JOBS) {
+                job::sync(&snapshot, job, &mut pass);
             }
             pod::schedule(&snapshot, &mut pass);
             pod::run(&snapshot, &mut *states.lock(), &mut pass);
@@ -223,7 +233,7 @@ struct Snapshot {
 impl Snapshot {
     fn of(state: &State) -> Snapshot {
         let mut objects = BTreeMap::<String, Vec<Object>>::new();
-        let looked_at = [DEPLOYMENTS, REPLICA_SETS, DAEMON_SETS, PODS, NODES, NAMESPACES];
+        let looked_at = [DEPLOYMENTS, REPLICA_SETS, DAEMON_SETS, JOBS, PODS, NODES, NAMESPACES];
         for (id, value) in state.history.all() {
             if looked_at.contains(&id.resource.as_str()) {
                 let object = Object { id: id.clone(), value: value.clone() };

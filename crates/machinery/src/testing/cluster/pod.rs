@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use super::job::{has_ended, is_of_a_job};
 use super::{NODES, Object, PODS, Pass, PodState, Snapshot, Step, fits, renewed};
 
 /// Gives each pod without a node one, with the fewest pods on it.
@@ -54,7 +55,7 @@ pub(super) fn run(
             if pod.at("/metadata/finalizers").as_array().is_none_or(Vec::is_empty) {
                 pass.steps.push(Step::Remove(pod.id.clone()));
             }
-        } else if node.is_some_and(|node| node.is("Ready")) {
+        } else if node.is_some_and(|node| node.is("Ready")) && !has_ended(pod) {
             let status = status(pod, &states(&pod.value), &snapshot.now);
             pass.status(pod, status);
         }
@@ -64,7 +65,14 @@ pub(super) fn run(
 fn status(pod: &Object, state: &PodState, now: &str) -> Value {
     let before = pod.at("/status");
     let started = before.get("startTime").cloned().unwrap_or_else(|| json!(now));
-    let is_ready = *state == PodState::Ready;
+    let ends_by = is_of_a_job(pod).then_some(match state {
+        // Once it has been seen running.
+        PodState::Ready if before["phase"] == "Running" => Some("Succeeded"),
+        PodState::Failed => Some("Failed"),
+        _ => None,
+    });
+    let end = ends_by.flatten();
+    let is_ready = *state == PodState::Ready && end.is_none();
     let containers: Vec<_> = pod.at("/spec/containers").as_array().into_iter().flatten().collect();
     let names: Vec<_> = containers.iter().filter_map(|it| it["name"].as_str()).collect();
     let condition = |kind: &str, holds: bool| {
@@ -80,18 +88,24 @@ fn status(pod: &Object, state: &PodState, now: &str) -> Value {
         PodState::Waiting { reason, message } => {
             Some(json!({"reason": reason, "message": message}))
         }
-        PodState::Ready | PodState::Unready => None,
+        PodState::Ready | PodState::Unready | PodState::Failed => None,
     };
     let of_container = |container: &&Value| {
         let state = match &waiting {
             Some(waiting) => json!({"waiting": waiting}),
+            None if end.is_some() => {
+                let (code, reason) =
+                    if end == Some("Failed") { (1, "Error") } else { (0, "Completed") };
+                json!({"terminated": {"exitCode": code, "reason": reason, "startedAt": started,
+                    "finishedAt": now}})
+            }
             None => json!({"running": {"startedAt": started}}),
         };
         json!({"name": container["name"], "image": container["image"], "ready": is_ready,
-            "restartCount": 0, "started": waiting.is_none(), "state": state})
+            "restartCount": 0, "started": waiting.is_none() && end.is_none(), "state": state})
     };
     json!({
-        "phase": if waiting.is_some() { "Pending" } else { "Running" },
+        "phase": end.unwrap_or(if waiting.is_some() { "Pending" } else { "Running" }),
         "startTime": started,
         "conditions": [
             condition("PodReadyToStartContainers", true),
