@@ -20,6 +20,13 @@ matches() { [[ $1 =~ ^($2)$ ]] || { echo "new-controller.sh: $3" >&2 && exit 1; 
 label='[a-z]([a-z0-9-]{0,40}[a-z0-9])?'
 matches "$name" "$label" "\"$name\" cannot name the package: use lower case letters, digits and -, such as gadget-operator"
 matches "$kind" '[A-Z][A-Za-z0-9]{0,62}' "\"$kind\" cannot be a kind: use letters and digits in CamelCase, such as Gadget"
+case $kind in
+  Action | Arc | Box | Cluster | Condition | Context | Debug | Default | Deployment | Id | JsonSchema | Manager | None | Ok | Option | \
+    Problem | Result | Self | Server | Some | String | Typed | Vec)
+    echo "new-controller.sh: the template uses a type $kind: make the package with another kind, and rename it" >&2
+    exit 1
+    ;;
+esac
 matches "$group" "$label(\.$label)+" "\"$group\" cannot be an API group: use a domain that is yours, such as example.org"
 matches "$plural" '[a-z][a-z0-9]*' "\"$plural\" cannot be a plural: use lower case letters, such as gadgets"
 if [[ -e $folder ]]; then
@@ -40,9 +47,8 @@ rm -rf "$folder/target"
 find "$folder" -type f -exec sed -i.orig \
   -e 's/widget-operator/@1@/g' -e 's/widgets/@2@/g' -e 's/Widget/@3@/g' -e 's/widget/@4@/g' -e 's/example\.com/@5@/g' \
   -e "s/@1@/$name/g" -e "s/@2@/$plural/g" -e "s/@3@/$kind/g" -e "s/@4@/$singular/g" -e "s/@5@/$group/g" \
-  -e 's#"\.\./crates/machinery"#"controller-machinery"#' {} +
+  -e 's#path = "[^"]*"#path = "controller-machinery"#' {} +
 find "$folder" -name '*.orig' -delete
-mv "$folder/src/widget.rs" "$folder/src/$singular.rs"
 
 # The library, as `cargo publish` would upload it, and the versions that it was tested with.
 cargo package --quiet --locked --allow-dirty --no-verify --target-dir "$package" \

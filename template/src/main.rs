@@ -1,6 +1,6 @@
 //! The program: its arguments, and the manager with its controllers.
 
-mod widget;
+mod controller;
 
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
@@ -43,7 +43,7 @@ enum Command {
 async fn main() -> ExitCode {
     let args: Args = clap::Parser::parse();
     if let Some(Command::Crd) = args.command {
-        print!("{}", widget::definition());
+        print!("{}", controller::definition());
         return ExitCode::SUCCESS;
     }
     let levels = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
@@ -58,5 +58,5 @@ async fn main() -> ExitCode {
     if args.leader_elect {
         manager = manager.leader_election(Lease::named("widget-operator"));
     }
-    widget::controller(manager).run().await
+    controller::add_to(manager).run().await
 }

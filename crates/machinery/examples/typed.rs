@@ -10,7 +10,7 @@ use k8s_openapi::api::batch::v1::Job;
 use kube::{CustomResource, CustomResourceExt, ResourceExt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
 #[derive(CustomResource, Serialize, Deserialize, Debug, Clone, JsonSchema)]
 #[kube(group = "example.com", version = "v1", kind = "Task", namespaced, status = "TaskStatus")]
@@ -26,26 +26,38 @@ struct TaskStatus {
     conditions: Vec<Condition>,
 }
 
-const ENDS: [&str; 2] = ["Complete", "Failed"];
+const ENDS: [&str; 3] = ["Complete", "Failed", "Lost"];
 
 async fn reconcile(task: Arc<Typed<Task>>, cx: Context<Typed<Task>>) -> Result<Action, Problem> {
-    let conditions = task.status.clone().unwrap_or_default().conditions;
-    let container = json!({"name": "task", "image": task.spec.image, "command": task.spec.command});
-    let template = json!({"spec": {"restartPolicy": "Never", "containers": [container]}});
-    let spec = json!({"ttlSecondsAfterFinished": 600, "template": template});
-    let job = json!({"metadata": {"name": task.name_any()}, "spec": spec});
+    let former = task.status.clone().unwrap_or_default().conditions;
+    let report = async |reason: &str, why: &str| {
+        let is_complete = reason == "Complete";
+        let complete = Condition::new(&*task, &former, "Complete", is_complete, reason, why);
+        cx.patch_status(json!({"conditions": [complete]})).await.map(|()| Action::Done)
+    };
     let job = match cx.owned::<Typed<Job>>()?.into_iter().next() {
         Some(job) => job, // Whatever has become of the Task's spec: what runs is not changed.
-        None if conditions.is_empty() => cx.ensure::<Typed<Job>>(job).await?,
-        None => return Ok(Action::Done), // It has run: it was deleted after its TTL, or by somebody.
+        None if former.iter().any(|it| ENDS.contains(&&*it.reason)) => return Ok(Action::Done),
+        None if former.iter().any(|it| *it.reason == *"Running") => {
+            return report("Lost", "somebody deleted the Job before its end was seen").await;
+        }
+        None => {
+            // First: if the status cannot be written, the Job would run again after each TTL.
+            report("Starting", "").await?;
+            cx.ensure::<Typed<Job>>(job(&task)).await?
+        }
     };
     let mut reported = job.status.iter().flat_map(|status| status.conditions.iter().flatten());
     let ended = reported.find(|it| it.status == "True" && ENDS.contains(&&*it.type_));
-    let is_complete = ended.is_some_and(|it| it.type_ == "Complete");
     let reason = ended.map_or("Running", |it| &it.type_);
-    let why = ended.and_then(|it| it.message.clone()).unwrap_or_default();
-    let complete = Condition::new(&*task, &conditions, "Complete", is_complete, reason, why);
-    cx.patch_status(json!({"conditions": [complete]})).await.map(|()| Action::Done)
+    report(reason, ended.and_then(|it| it.message.as_deref()).unwrap_or_default()).await
+}
+
+fn job(task: &Task) -> Value {
+    let container = json!({"name": "task", "image": task.spec.image, "command": task.spec.command});
+    let template = json!({"spec": {"restartPolicy": "Never", "containers": [container]}});
+    let spec = json!({"ttlSecondsAfterFinished": 600, "template": template});
+    json!({"metadata": {"name": task.name_any()}, "spec": spec})
 }
 
 #[tokio::main]
@@ -88,6 +100,14 @@ mod tests {
         server.run(manager(), server.until(&task, is("Complete"))).await;
         server.until_gone(&job.resource).await; // The Job's TTL has passed.
         server.run(manager(), server.settled(Duration::from_secs(60))).await;
+        assert_eq!(server.incarnations(&job), 1);
+
+        let (task, job) = (Id { name: "b".to_owned(), ..task }, Id { name: "b".to_owned(), ..job });
+        cluster.pods_are(|_| PodState::Unready);
+        server.create(&task, json!({"spec": {"image": "batch:1", "command": ["run"]}})).unwrap();
+        server.run(manager(), server.until(&task, is("Running"))).await;
+        server.remove(&job);
+        server.run(manager(), server.until(&task, is("Lost"))).await;
         assert_eq!(server.incarnations(&job), 1);
     }
 }

@@ -63,19 +63,14 @@ pub fn for_mapped<V: Object>(
 }
 
 /// Enqueues every key whose last reconcile waited for the name of an object ([`Class::Waiting`](super::Class::Waiting))
-/// when that object is deleted or gets another controller, or when one without a controller gets other labels or
-/// annotations, since it can perhaps be adopted then. The view has a kind, because keys wait for a name of a kind.
+/// when that object is deleted or gets another controller. The view has a kind, because keys wait for a name of a kind.
 pub fn waiting_when_freed<V: Resource>(
     handle: Handle,
 ) -> impl Fn(&Delta<V>, bool) + Send + Sync + 'static {
     move |delta, _| {
         let freed = match delta {
             Delta::Added(..) => false,
-            Delta::Updated { old, new } => {
-                let (old, new) = (old.meta(), new.meta());
-                let is_same = old.labels == new.labels && old.annotations == new.annotations;
-                old.owner != new.owner || (new.owner.is_none() && !is_same)
-            }
+            Delta::Updated { old, new, .. } => old.meta().owner != new.meta().owner,
             Delta::Deleted(..) => true,
         };
         if freed {

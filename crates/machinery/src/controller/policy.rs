@@ -84,6 +84,8 @@ pub(super) struct FailureStreak {
     /// Number of refusals: forbidden, a name taken or a kind not served, whatever other failures occur in between. One
     /// within [`SECOND_LOOK`] of the last is the same refusal: its report in the status enqueues the key at once.
     pub(super) refusals: u32,
+    /// Whether the last failure is one of `refusals`.
+    is_counted: bool,
     /// Time of the last counted refusal.
     refused_at: Option<Instant>,
     /// Number of consecutive conflicts.
@@ -190,6 +192,7 @@ impl FailureStreak {
             },
             asked: asked.map(|asked| now + asked),
             refusals: before.map_or(0, |row| row.refusals).saturating_add(u32::from(counts)),
+            is_counted: counts,
             refused_at: if counts { Some(now) } else { last },
             conflicts: match class {
                 Class::Conflict => before.map_or(0, |row| row.conflicts).saturating_add(1),
@@ -205,7 +208,7 @@ impl FailureStreak {
 /// the tenth consecutive conflict, which is no race any more.
 pub(super) fn level(
     class: Class,
-    &FailureStreak { refusals, conflicts, .. }: &FailureStreak,
+    &FailureStreak { refusals, is_counted, conflicts, .. }: &FailureStreak,
     failures: u32,
 ) -> Level {
     match class {
@@ -214,7 +217,7 @@ pub(super) fn level(
         Class::Forbidden | Class::NotServed if refusals < 2 => Level::WARN,
         Class::Terminal => Level::WARN,
         // Not at first: a child that is being deleted is gone soon.
-        Class::Waiting if refusals == 2 => Level::INFO,
+        Class::Waiting if refusals == 2 && is_counted => Level::INFO,
         // Otherwise, each key would write a line every half minute of an outage.
         Class::Transient if failures.is_power_of_two() || failures == 0 => Level::WARN,
         Class::Forbidden

@@ -11,7 +11,7 @@ use futures::{FutureExt, Stream, StreamExt, stream};
 use super::context::ControllerState;
 use super::context::{Declared, Labelled};
 use super::function::{Finalizer, Function, Functions};
-use super::handlers::{Handlers, filtered};
+use super::handlers::{Handlers, filtered, waiting_when_known};
 use super::kinds::{ControllerDeps, InStep, Informers};
 use super::leading::{Lead, WhileLeading};
 use super::wiring::{self, WiringError};
@@ -199,6 +199,7 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
         self.handlers.record::<C, _>(note);
         self.enqueues::<C, _>(|parts| Ok(enqueue::for_owner(parts.handle(), V::kind())))
             .handler::<C, _>(enqueue::waiting_when_freed)
+            .handler::<C, _>(waiting_when_known)
     }
 
     /// Like [`ControllerBuilder::owns`], for objects that cannot have an owner reference because they are in other

@@ -16,7 +16,7 @@ use futures::{FutureExt, StreamExt};
 use super::kinds::ControllerDeps;
 use super::leading::Lead;
 use super::wiring::{self, WiringError};
-use crate::controller::{Program, enqueue};
+use crate::controller::{Handle, Name, Program, enqueue};
 use crate::object::{ObjectKey, Resource};
 use crate::store::Delta;
 use crate::workqueue::Priority;
@@ -228,4 +228,21 @@ fn or_enqueue_all<V: Resource, W, H: Fn(&Delta<W>, bool)>(
             resume_unwind(panic); // The informer logs and counts it.
         }
     })
+}
+
+/// Enqueues the keys that wait for the name of an uncontrolled object when its labels or annotations change: the
+/// change can make it adoptable ([`EnsureOptions::adopt`](super::EnsureOptions::adopt)).
+pub(super) fn waiting_when_known<W: Resource>(
+    handle: Handle,
+) -> impl Fn(&Delta<W>, bool) + Send + Sync + 'static {
+    move |delta, _| {
+        if let Delta::Updated { old, new } = delta
+            && let (old, new) = (old.meta(), new.meta())
+            && old.owner.is_none()
+            && new.owner.is_none()
+            && (&old.labels, &old.annotations) != (&new.labels, &new.annotations)
+        {
+            handle.wake_waiting(&Name { kind: W::kind(), key: new.key.clone() });
+        }
+    }
 }

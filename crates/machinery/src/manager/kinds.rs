@@ -44,6 +44,7 @@ struct Declaration<V> {
 struct Built<V> {
     informer: Informer<V>,
     is_narrowed: bool,
+    is_of_program: bool,
 }
 
 /// A [`Declaration`], without the type of its view.
@@ -60,6 +61,8 @@ trait AnyInformer: Send + Sync {
     fn refused(&self) -> Option<&BuildError>;
     /// The view's type, if a controller declares a selector of objects or fields for the informer.
     fn is_narrowed(&self) -> Option<&'static str>;
+    /// The view's type, if the program adjusts the informer.
+    fn is_of_program(&self) -> Option<&'static str>;
     /// Lists the current state of the API server.
     fn refresh(&self, term: u64) -> Synced;
     fn as_any(&self) -> &dyn Any;
@@ -138,13 +141,14 @@ impl<V: Resource> Declared for Declaration<V> {
         if let Some(observer) = shared.reflector_observer() {
             builder = builder.observer(observer);
         }
+        let is_of_program = !self.by_program.is_empty();
         let builder = self.by_program.into_iter().fold(builder, |b, adjust| adjust(b));
         let all = builder.selection();
         let builder = self.by_controllers.into_iter().fold(builder, |b, adjust| adjust(b));
         let is_narrowed = builder.selection() != all;
         let informer = builder.build();
         shared.watch_informer(&informer);
-        Box::new(Built { informer, is_narrowed })
+        Box::new(Built { informer, is_narrowed, is_of_program })
     }
 
     fn as_any(&mut self) -> &mut dyn Any {
@@ -230,16 +234,22 @@ impl Informers {
         refusals.map(|refusal| refusal.clone().into()).collect()
     }
 
-    /// Returns the views that one controller narrows and another one reads. `controllers`: each name with its views.
+    /// Returns the views that one controller narrows and another one, or the program, does not expect, and those that
+    /// the program adjusts and no controller reads. `controllers`: each name with its views.
     pub(super) fn narrowed(
         &self,
         controllers: &[(&'static str, Arc<[TypeId]>)],
     ) -> Vec<WiringError> {
         let of_informer = |(id, informer): &(TypeId, Box<dyn AnyInformer>)| {
-            let view = informer.is_narrowed()?;
             let names = controllers.iter().filter(|(_, views)| views.contains(id));
             let names: Vec<_> = names.map(|(name, _)| *name).collect();
-            (names.len() > 1).then(|| WiringError::Narrowed { view, controllers: names.join(", ") })
+            let of_program = informer.is_of_program();
+            if let (Some(view), true) = (of_program, names.is_empty()) {
+                return Some(WiringError::InformerOfNothing { view });
+            }
+            let view = informer.is_narrowed()?;
+            let is_unexpected = names.len() > 1 || of_program.is_some();
+            is_unexpected.then(|| WiringError::Narrowed { view, controllers: names.join(", ") })
         };
         self.0.iter().filter_map(of_informer).collect()
     }
@@ -269,6 +279,10 @@ impl<V: Resource> AnyInformer for Built<V> {
 
     fn is_narrowed(&self) -> Option<&'static str> {
         self.is_narrowed.then(view::<V>)
+    }
+
+    fn is_of_program(&self) -> Option<&'static str> {
+        self.is_of_program.then(view::<V>)
     }
 
     fn refresh(&self, term: u64) -> Synced {

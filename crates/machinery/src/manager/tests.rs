@@ -174,6 +174,11 @@ async fn a_selection_that_another_controller_does_not_expect_is_refused() {
     assert!(of("").reconcile(names).program(connect).await.is_ok(), "it selects everything");
     let by_program = of("").reconcile(names).informer::<Secret>(|all| all.labels("a=b"));
     assert!(by_program.program(connect).await.is_ok(), "it is declared for all");
+    let both = of("c=d").reconcile(names).informer::<Secret>(|all| all.labels("a=b"));
+    assert!(refused(both).await.contains("read one informer of Secret"));
+    let unused = Manager::new("test").controller::<Site>().reconcile(nothing);
+    let why = refused(unused.informer::<Secret>(|all| all.labels("a=b"))).await;
+    assert!(why.contains("Secret, which no controller declares"), "{why}");
 }
 
 #[cfg(feature = "metrics")]

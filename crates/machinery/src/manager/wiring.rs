@@ -160,6 +160,15 @@ pub enum WiringError {
         /// The controllers' names.
         controllers: String,
     },
+    /// The program adjusts the informer of a view that no controller declares.
+    #[error(
+        "`Manager::informer` adjusts the informer of {view}, which no controller declares: declare it, such as with \
+         `.reads::<{view}>()`, or remove the call"
+    )]
+    InformerOfNothing {
+        /// The view's type, `Pod`.
+        view: &'static str,
+    },
     /// An informer cannot work as declared.
     #[error(transparent)]
     Informer(#[from] BuildError),

@@ -102,8 +102,14 @@ pub(super) fn delete(
     propagation: Propagation,
     grace_period: Option<i64>,
 ) -> Arc<Value> {
-    let with = with_finalizer_of(propagation, old);
-    let last = mark_or_remove(state, id, &with, grace_period);
+    let old = &with_finalizer_of(propagation, old);
+    let last = match mark_or_remove(state, id, old, grace_period) {
+        // It was being deleted already.
+        last if Arc::ptr_eq(&last, old) && state.history.now(id).is_some_and(|it| it != *old) => {
+            state.history.put(id, (**old).clone())
+        }
+        last => last,
+    };
     if state.history.now(id).is_some() || RETURNED.contains(&&*id.resource) {
         return last;
     }
@@ -209,7 +215,9 @@ impl State {
             let is_orphaned = finalizers(&owner).contains(&json!(ORPHAN));
             let mut is_held = false;
             for (id, child) in self.all_that(|child| owners(child).any(|it| it["uid"] == *uid)) {
-                if is_orphaned {
+                // Another owner that stays keeps it.
+                let is_kept = owners(&child).any(|it| it["uid"] != *uid && self.lives(&it["uid"]));
+                if is_orphaned || is_kept {
                     let mut child = (*child).clone();
                     if let Some(all) = child["metadata"]["ownerReferences"].as_array_mut() {
                         all.retain(|owner| owner["uid"] != *uid);
@@ -220,7 +228,13 @@ impl State {
                 let blocks =
                     |owner: &Value| owner["uid"] == *uid && owner["blockOwnerDeletion"] == true;
                 if !is_deleting(&child) {
-                    mark_or_remove(self, &id, &child, None);
+                    let of_child = &child["metadata"]["uid"];
+                    let below = self.all_that(|it| owners(it).any(|it| it["uid"] == *of_child));
+                    let policy = match below.is_empty() {
+                        true => propagation_of(&child),
+                        false => Propagation::Foreground,
+                    };
+                    delete(self, &id, &child, policy, None);
                 }
                 is_held |= self.history.now(&id).is_some() && owners(&child).any(blocks);
             }
@@ -232,6 +246,15 @@ impl State {
                 }
             }
         }
+    }
+
+    /// Returns whether an object exists and does not wait for its children.
+    fn lives(&self, uid: &Value) -> bool {
+        let mut all = self.history.all();
+        all.any(|(_, it)| {
+            it["metadata"]["uid"] == *uid
+                && !(is_deleting(it) && propagation_of(it) == Propagation::Foreground)
+        })
     }
 
     fn all_that(&self, wanted: impl Fn(&Value) -> bool) -> Vec<(Id, Arc<Value>)> {

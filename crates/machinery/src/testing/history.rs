@@ -128,8 +128,12 @@ impl History {
             meta["generation"] = json!(generation);
         }
         meta["resourceVersion"] = json!(version.to_string());
-        // Its owner can be gone already.
-        self.has_lost |= old.is_none() && meta["ownerReferences"].is_array();
+        // Its owner can be gone already, and an owner that is being deleted can wait for the collector.
+        let before = old.as_ref().map(|old| &old["metadata"]["ownerReferences"]);
+        let has_owners = meta["ownerReferences"].is_array();
+        let is_kept = meta["deletionTimestamp"].is_string() && meta["finalizers"].is_array();
+        self.has_lost |=
+            is_kept || before.map_or(has_owners, |before| *before != meta["ownerReferences"]);
         let object = Arc::new(object);
         self.chains.entry(id.clone()).or_default().push((version, Some(object.clone())));
         self.log.push((version, id.clone()));

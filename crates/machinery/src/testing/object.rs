@@ -378,7 +378,7 @@ impl State {
     }
 
     /// Returns whether the status has a subresource of its own.
-    fn has_status(&self, id: &Id) -> bool {
+    pub(super) fn has_status(&self, id: &Id) -> bool {
         self.crd(id).is_none_or(|crd| crd.has_status)
     }
 

@@ -52,6 +52,9 @@ impl Server {
 
     fn patch_by(&self, id: &Id, patch: &Value, by: Writer) -> Result<Arc<Value>, Value> {
         self.outcome(|state| match state.history.now(id) {
+            _ if !by.subresource.is_empty() && !state.has_status(id) => {
+                Err(failure(Fault::NotServed).into())
+            }
             Some(old) => object::patch(state, id, &old, patch, Content::MergePatch, by),
             None => Err(failure(Fault::NotServed).into()),
         })

@@ -19,7 +19,9 @@
 //!   but those of DaemonSets.
 //! - A pod ends at once, whatever its grace period. It has no IP, its containers never restart by themselves, and what a
 //!   test writes to its status is overwritten. One in a crash loop is Pending, and has no exit code.
-//! - A Job starts pods again at once, and knows neither indexes, deadlines nor policies. There are no CronJobs.
+//! - A Job starts pods again at once, counts only the pods that are still there, and knows neither indexes, deadlines,
+//!   policies nor a missing `completions`; its pods are not restarted in place (`restartPolicy: OnFailure`). There are no
+//!   CronJobs.
 //! - Children are known by their owner reference only: nothing is adopted or released.
 //! - There are no Events, no quotas (so no `ReplicaFailure`), no defaults, no Endpoints, and no revision on the
 //!   Deployment itself. A node that does not report keeps its pods.

@@ -42,7 +42,7 @@ fn one() -> i32 {
 #[derive(Serialize, Deserialize, Debug, Clone, Default, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WidgetStatus {
-    /// The generation of the Widget that this status describes.
+    /// The generation that this status describes.
     observed_generation: i64,
     /// Pods that are ready.
     ready_replicas: i32,
@@ -56,34 +56,34 @@ pub fn definition() -> String {
 }
 
 /// Adds the controller to the program.
-pub fn controller(manager: Manager) -> Manager {
+pub fn add_to(manager: Manager) -> Manager {
     manager.controller::<Typed<Widget>>().owns::<Typed<Deployment>>().reconcile(reconcile)
 }
 
 /// Brings the Deployment and the status of a Widget to what they should be.
 async fn reconcile(
-    widget: Arc<Typed<Widget>>,
+    object: Arc<Typed<Widget>>,
     cx: Context<Typed<Widget>>,
 ) -> Result<Action, Problem> {
-    let labels = json!({"app.kubernetes.io/name": "widget", "app.kubernetes.io/instance": widget.name_any()});
-    let container = json!({"name": "widget", "image": widget.spec.image});
+    let labels = json!({"app.kubernetes.io/name": "widget", "app.kubernetes.io/instance": object.uid()});
+    let container = json!({"name": "widget", "image": object.spec.image});
     let pod = json!({"metadata": {"labels": labels}, "spec": {"containers": [container]}});
     let spec = json!({
-        "replicas": widget.spec.replicas,
+        "replicas": object.spec.replicas,
         "selector": {"matchLabels": labels},
         "template": pod,
     });
-    let child = json!({"metadata": {"name": widget.name_any(), "labels": labels}, "spec": spec});
+    let child = json!({"metadata": {"name": object.name_any(), "labels": labels}, "spec": spec});
     let deployment = cx.ensure::<Typed<Deployment>>(child).await?;
 
     let ready = deployment.status.as_ref().and_then(|it| it.ready_replicas).unwrap_or(0);
-    let wanted = widget.spec.replicas;
-    let former = widget.status.clone().unwrap_or_default().conditions;
+    let wanted = object.spec.replicas;
+    let former = object.status.clone().unwrap_or_default().conditions;
     let reason = if ready >= wanted { "Serving" } else { "WaitingForPods" };
     let message = format!("{ready} of {wanted} pods are ready");
-    let condition = Condition::new(&*widget, &former, "Ready", ready >= wanted, reason, message);
+    let condition = Condition::new(&*object, &former, "Ready", ready >= wanted, reason, message);
     let status = json!({
-        "observedGeneration": widget.metadata.generation,
+        "observedGeneration": object.metadata.generation,
         "readyReplicas": ready,
         "conditions": [condition],
     });
@@ -100,15 +100,15 @@ mod tests {
     use super::*;
 
     fn manager() -> Manager {
-        controller(Manager::new("widget-operator"))
+        add_to(Manager::new("widget-operator"))
     }
 
     /// Creates a Widget on a server that knows its definition. Returns the names of it and of its Deployment.
-    fn widget_on(server: &Server) -> (Id, Id) {
+    fn object_on(server: &Server) -> (Id, Id) {
         server.crd(&definition()).unwrap();
-        let widget = Id::new("/apis/example.com/v1alpha1/widgets", "ns", "a");
-        server.create(&widget, json!({"spec": {"image": "nginx:1.27"}})).unwrap();
-        (widget, Id::new("/apis/apps/v1/deployments", "ns", "a"))
+        let object = Id::new("/apis/example.com/v1alpha1/widgets", "ns", "a");
+        server.create(&object, json!({"spec": {"image": "nginx:1.27"}})).unwrap();
+        (object, Id::new("/apis/apps/v1/deployments", "ns", "a"))
     }
 
     #[test]
@@ -120,11 +120,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_widget_becomes_ready_and_is_repaired() {
         let server = Server::new(1);
-        let (widget, deployment) = widget_on(&server);
+        let (object, deployment) = object_on(&server);
         let _cluster = Cluster::start(&server, 3);
         let test = async {
             let is_ready = |it: &_| condition(it, "Ready").is_some_and(|it| it["status"] == "True");
-            server.until(&widget, is_ready).await;
+            server.until(&object, is_ready).await;
             server.settled(Duration::from_secs(60)).await;
             let writes: Vec<_> = server.writes().into_iter().map(|write| write.uri).collect();
             assert_eq!(writes.len(), 3, "the Deployment, and two statuses: {writes:?}");
@@ -137,10 +137,10 @@ mod tests {
     #[test]
     fn after_any_faults_a_widget_is_as_it_should_be() {
         seeds(100, async |server| {
-            let (widget, deployment) = widget_on(&server);
+            let (object, deployment) = object_on(&server);
             let test = async {
                 tokio::time::sleep(Duration::from_secs(60)).await;
-                server.patch(&widget, &json!({"spec": {"replicas": 2}})).unwrap();
+                server.patch(&object, &json!({"spec": {"replicas": 2}})).unwrap();
                 server.heal();
                 server.until(&deployment, |it| it["spec"]["replicas"] == 2).await;
                 server.settled(Duration::from_secs(60)).await;
