@@ -48,10 +48,10 @@ impl Both {
 
     /// Waits until the object is as wanted on both, and compares its status.
     async fn same(&self, kind: Kind, name: &str, wanted: impl Fn(&Value) -> bool) {
-        // A Job has none.
         let is_seen = |object: &Value| {
-            let observed = &object["status"]["observedGeneration"];
-            observed.is_null() || *observed == object["metadata"]["generation"]
+            // Jobs have none.
+            kind == JOB
+                || object["status"]["observedGeneration"] == object["metadata"]["generation"]
         };
         let wanted = |object: &Value| is_seen(object) && wanted(object);
         let real = self.world.until(kind, name, wanted).await;
