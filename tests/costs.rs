@@ -8,8 +8,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use controller_machinery::testing::{Id, Server};
 use k8s_openapi::api::apps::v1::Deployment as Whole;
-use workload_operator::client::{Page, Scope, WatchEvent, WatchFrom};
+use serde_json::json;
+use workload_operator::client::{self, Page, Scope, WatchEvent, WatchFrom};
+use workload_operator::events;
+use workload_operator::manager::Manager;
 use workload_operator::object::{ObjectKey, ResourceVersion, Typed};
 use workload_operator::store;
 use workload_operator::workqueue::{Priority, WorkQueue};
@@ -17,7 +21,7 @@ use workload_operator::workqueue::{Priority, WorkQueue};
 #[path = "costs/sample.rs"]
 mod sample;
 
-use sample::Deployment;
+use sample::{Deployment, Namespace};
 
 #[global_allocator]
 static ALLOCATOR: dhat::Alloc = dhat::Alloc;
@@ -155,6 +159,38 @@ fn queue(costs: &mut Costs) {
     costs.insert("allocations of add, get and done of a known key", allocations(turn));
 }
 
+/// Reads an object that is as desired, beside building what is desired.
+fn ensuring(costs: &mut Costs) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let _context = runtime.enter();
+    let server = Server::new(1);
+    let id = Id::new("/api/v1/namespaces", "", "shop");
+    server.put(&id, json!({}));
+    let owner = serde_json::from_value((*server.get(&id).unwrap()).clone()).unwrap();
+    let (recorder, _sink) = events::new("costs", "host", std::sync::Arc::new(()));
+    let controller = Manager::new("costs").controller::<Namespace>().owns::<Deployment>();
+    let client = server.client(client::Options::default());
+    let cx = controller.context(client, recorder, owner).unwrap();
+    let labels = json!({"app": "nginx", "controller": "shop"});
+    let pod = json!({"containers": [{"name": "nginx", "image": "nginx:latest"}]});
+    let spec = json!({
+        "replicas": 1, "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod},
+    });
+    let metadata = json!({"name": "web", "namespace": "shop", "labels": labels});
+    let desired = json!({"metadata": metadata, "spec": spec});
+    let ensure = |count: usize| {
+        let all = vec![desired.clone(); count];
+        allocations(|| {
+            for desired in all {
+                runtime.block_on(cx.ensure::<Deployment>(desired)).unwrap();
+            }
+        })
+    };
+    ensure(1);
+    costs.insert("allocations to ensure an unchanged object", ensure(COUNT));
+    assert_eq!(server.writes().len(), 1);
+}
+
 #[test]
 fn no_piece_of_work_allocates_more_than_it_did() {
     let _profiler = dhat::Profiler::builder().testing().build();
@@ -162,6 +198,7 @@ fn no_piece_of_work_allocates_more_than_it_did() {
     wire(&mut costs);
     stores(&mut costs);
     queue(&mut costs);
+    ensuring(&mut costs);
     let text = serde_json::to_string_pretty(&costs).unwrap() + "\n";
     if std::env::var_os("UPDATE_COSTS").is_some() {
         std::fs::write(GOLDEN, &text).unwrap();

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::StreamBody;
 use hyper::body::Frame;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use tower::service_fn;
 use workload_operator::client::{Client, Options};
 use workload_operator::object::{InternedStr, Keep, Kind, Labels, Meta};
@@ -27,7 +27,7 @@ impl Keep for Kept {
 }
 
 /// Roughly what a controller reads of a Deployment.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Deployment {
     metadata: Meta<Kept>,
     spec: Spec,
@@ -35,36 +35,36 @@ pub(crate) struct Deployment {
     status: Status,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Spec {
     replicas: Option<i32>,
     selector: Selector,
     template: Template,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Selector {
     match_labels: Labels,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Template {
     spec: PodSpec,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct PodSpec {
     containers: Box<[Container]>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Container {
     name: InternedStr,
     image: InternedStr,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Status {
     observed_generation: i64,
@@ -72,6 +72,13 @@ struct Status {
     available_replicas: i32,
 }
 
+/// What owns it.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Namespace {
+    metadata: Meta,
+}
+
+workload_operator::view!(Namespace: Kind::cluster_scoped("", "v1", "Namespace", "namespaces"));
 workload_operator::view!(Deployment { metadata: Meta<Kept> }: Kind::namespaced("apps", "v1", "Deployment", "deployments"));
 
 /// The JSON of the `i`th Deployment, as kube-apiserver 1.36 sends one created by sample-controller:

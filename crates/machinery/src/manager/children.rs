@@ -21,6 +21,7 @@ use super::Context;
 use super::compared::{Canonical, deviations, hash, hex, project, remove_nulls};
 use super::context::Labelled;
 use super::managed_fields::{Foreign, Unwanted, conflict_if_another};
+use super::shown::Shown;
 use super::throttle::WINDOW;
 use super::wiring::{WiringError, view};
 use crate::client::{self, Deletion, Preconditions, Propagation};
@@ -37,6 +38,14 @@ pub struct EnsureOptions<'a, C> {
 
 /// Returns whether an uncontrolled object was one of the owner's.
 type Known<'a, C> = &'a (dyn Fn(&C) -> bool + Send + Sync);
+
+/// A desired owned object that has not been compared with its view.
+pub(super) struct Draft {
+    key: ObjectKey,
+    body: Value,
+    hash: u64,
+    record: String,
+}
 
 /// A desired owned object.
 pub(super) struct Desired {
@@ -190,13 +199,20 @@ impl<V: Resource, D> Context<V, D> {
         C: Resource + Serialize,
     {
         let children = self.children::<C>()?;
-        let desired = self.complete::<C>(desired)?;
-        if !children.covers(&desired.key) {
-            let (kind, key) = (C::kind().kind, &desired.key);
+        let draft = self.draft::<C>(desired)?;
+        if !children.covers(&draft.key) {
+            let (kind, key) = (C::kind().kind, &draft.key);
             let what = format!("{kind} {key} is in a namespace that the program does not watch");
             return Err(Problem::forbidden("ErrNotWatched", what));
         }
-        match children.get(&desired.key) {
+        let child = children.get(&draft.key);
+        if let Some(child) = &child
+            && self.is_in_place(&draft, options, &**child)
+        {
+            return Ok(child.clone());
+        }
+        let desired = self.complete::<C>(draft)?;
+        match child {
             Some(child) => self.ensure_existing(&children, &desired, options, (child, false)).await,
             None => self.create_child(&children, &desired, options).await,
         }
@@ -215,7 +231,11 @@ impl<V: Resource, D> Context<V, D> {
     where
         C: Resource + Serialize,
     {
-        let desired = self.complete::<C>(desired)?;
+        let draft = self.draft::<C>(desired)?;
+        if self.is_in_place(&draft, options, child) {
+            return Ok(true);
+        }
+        let desired = self.complete::<C>(draft)?;
         let is_accepted = is_accepted(&options.different(&desired, child)?, child);
         let is_own = self.owns(child);
         Ok(is_own && is_accepted && is_applied(&desired, child))
@@ -483,12 +503,8 @@ impl<V: Resource, D> Context<V, D> {
         self.store::<C>()
     }
 
-    /// Completes the desired state.
-    pub(super) fn complete<C: Resource + Serialize>(
-        &self,
-        mut desired: Value,
-    ) -> Result<Desired, Problem> {
-        let applied = C::Keep::APPLIED;
+    /// Completes what a caller desires.
+    pub(super) fn draft<C: Resource>(&self, mut desired: Value) -> Result<Draft, Problem> {
         if (C::kind().group, C::kind().kind) == ("", "Secret") && !desired["stringData"].is_null() {
             // It is write-only: a key that is removed from it would stay in `data`.
             let what = "a Secret to be ensured has `stringData`: use `data`, with values in base64";
@@ -509,13 +525,46 @@ impl<V: Resource, D> Context<V, D> {
             Some(by) => metadata["labels"][by.label] = json!(self.object.uid()),
         }
         let record = format!("{}/{}", self.controller.parts.controller(), hex(hash));
-        desired["metadata"]["annotations"][applied] = json!(record);
-        let mut wanted = wanted::<C>(&desired)?;
+        metadata["annotations"][C::Keep::APPLIED] = json!(record);
+        Ok(Draft { key, body: desired, hash, record })
+    }
+
+    /// Returns whether an object is plainly as desired: the common case, for which no JSON is built of the object. If not,
+    /// [`Context::ensure_existing`] decides.
+    fn is_in_place<C>(&self, draft: &Draft, options: EnsureOptions<'_, C>, child: &C) -> bool
+    where
+        C: Resource + Serialize,
+    {
+        let meta = child.meta();
+        let is_own = match self.labelled::<C>() {
+            None => meta.blocks_owner && meta.owner.as_ref() == Some(&self.object.as_owner()),
+            Some(_) => self.owns(child),
+        };
+        let is_shown = || {
+            let shown = Shown::of(child, &draft.body).ok()?;
+            let desired = Shown::of(&C::deserialize(&draft.body).ok()?, &draft.body).ok()?;
+            Some(shown == desired)
+        };
+        is_own
+            && record(child, C::Keep::APPLIED) == Some(&*draft.record)
+            && !meta.deleting
+            && has_metadata(&draft.body["metadata"], meta)
+            && is_shown() == Some(true)
+            && options.unwanted_in(child, &|_| true).is_empty()
+    }
+
+    /// Completes the desired state with what the view shows of it.
+    pub(super) fn complete<C: Resource + Serialize>(
+        &self,
+        draft: Draft,
+    ) -> Result<Desired, Problem> {
+        let Draft { key, body, hash, record } = draft;
+        let mut wanted = wanted::<C>(&body)?;
         // The record is compared separately.
         if let Some(annotations) = wanted["metadata"]["annotations"].as_object_mut() {
-            annotations.remove(applied);
+            annotations.remove(C::Keep::APPLIED);
         }
-        Ok(Desired { key, wanted, body: desired, hash, record })
+        Ok(Desired { key, wanted, body, hash, record })
     }
 
     /// Returns the key of an owned object with this metadata.
@@ -606,6 +655,23 @@ impl<V: Resource, D> Context<V, D> {
             Some(field) => Err(Problem::contested::<C>(&desired.key, field, WINDOW)),
         }
     }
+}
+
+/// Returns whether metadata has the desired labels and annotations, as far as they are kept.
+fn has_metadata<K: Keep>(desired: &Value, meta: &Meta<K>) -> bool {
+    desired.as_object().into_iter().flatten().all(|(field, value)| {
+        let (kept, keeps): (_, fn(&str) -> bool) = match field.as_str() {
+            // The key and the owner are compared before.
+            "name" | "namespace" | "ownerReferences" => return true,
+            "labels" => (&meta.labels, K::label),
+            "annotations" => (&meta.annotations, K::annotation),
+            _ => return false,
+        };
+        let mut entries = value.as_object().into_iter().flatten();
+        entries.all(|(key, value)| {
+            !keeps(key) || *key == *K::APPLIED || kept.get(key).map(|it| &**it) == value.as_str()
+        })
+    })
 }
 
 /// Returns the hash of an owned object's kind and key.

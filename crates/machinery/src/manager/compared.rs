@@ -36,6 +36,10 @@ impl<'a> Place<'a> {
         Place { name, within: Some(self) }
     }
 
+    pub(super) fn is_root(&self) -> bool {
+        self.within.is_none()
+    }
+
     fn path(&self) -> String {
         match self.within.map(Place::path) {
             None => String::new(),
@@ -70,11 +74,15 @@ impl Serialize for Canonical<'_> {
         let at = self.at;
         match self.value {
             Value::Object(map) => {
-                let mut entries: Vec<_> = map.iter().collect();
                 // Unsorted if any crate of the program enables serde_json's feature preserve_order.
-                if !entries.is_sorted_by_key(|(name, _)| *name) {
-                    entries.sort_unstable_by_key(|(name, _)| *name);
+                if map.keys().is_sorted() {
+                    return serializer.collect_map(
+                        map.iter()
+                            .map(|(name, value)| (name, Canonical { value, at: at.inner(name) })),
+                    );
                 }
+                let mut entries: Vec<(&String, &Value)> = map.iter().collect();
+                entries.sort_unstable_by_key(|(name, _)| *name);
                 serializer.collect_map(
                     entries
                         .into_iter()
@@ -82,16 +90,15 @@ impl Serialize for Canonical<'_> {
                 )
             }
             Value::Array(list) => {
+                let item = |value| Canonical { value, at };
+                let keys = keys(&at, list).filter(|_| list.len() > 1 && !is_ordered(&at, list));
+                let Some(keys) = keys else { return serializer.collect_seq(list.iter().map(item)) };
                 let mut items: Vec<&Value> = list.iter().collect();
-                if let Some(keys) = keys(&at, list)
-                    && !is_ordered(&at, list)
-                {
-                    let text = |item: &Value, key: &&str| item[*key].to_string();
-                    items.sort_by_cached_key(|item| {
-                        keys.iter().map(|key| text(item, key)).collect::<Vec<_>>()
-                    });
-                }
-                serializer.collect_seq(items.into_iter().map(|value| Canonical { value, at }))
+                let text = |item: &Value, key: &&str| item[*key].to_string();
+                items.sort_by_cached_key(|item| {
+                    keys.iter().map(|key| text(item, key)).collect::<Vec<_>>()
+                });
+                serializer.collect_seq(items.into_iter().map(item))
             }
             Value::String(amount) if is_amount(&at) => {
                 Quantity::new(amount).normalised().serialize(serializer)
@@ -304,7 +311,7 @@ pub(super) fn keys(at: &Place<'_>, items: &[Value]) -> Option<&'static [&'static
 }
 
 /// Returns whether the value is an amount of a resource: of a container or a volume.
-fn is_amount(at: &Place<'_>) -> bool {
+pub(super) fn is_amount(at: &Place<'_>) -> bool {
     matches!(
         at.last(),
         ["resources", "limits" | "requests", _]
@@ -313,7 +320,7 @@ fn is_amount(at: &Place<'_>) -> bool {
     )
 }
 
-fn is_same_amount(wanted: &Value, observed: &Value) -> bool {
+pub(super) fn is_same_amount(wanted: &Value, observed: &Value) -> bool {
     let amount = |value: &Value| match value {
         Value::String(text) => Some(Quantity::new(text)),
         Value::Number(number) => Some(Quantity::new(&number.to_string())),

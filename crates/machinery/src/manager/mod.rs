@@ -40,6 +40,7 @@ mod builder;
 mod function;
 mod context;
 mod compared;
+mod shown;
 mod throttle;
 mod conflicts;
 mod managed_fields;

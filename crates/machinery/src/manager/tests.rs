@@ -708,8 +708,10 @@ async fn a_change_that_the_watch_shows_before_the_answer_is_no_admission() {
     changed["spec"]["size"] = json!(7);
     server.put(CHILD, changed);
     shows(&cx, &server);
-    let (children, wanted) =
-        (cx.children::<Child>().unwrap(), cx.complete::<Child>(desired.clone()));
+    let (children, wanted) = (
+        cx.children::<Child>().unwrap(),
+        cx.draft::<Child>(desired.clone()).and_then(|it| cx.complete::<Child>(it)),
+    );
     let wanted = wanted.unwrap();
     cx.applied(&children, &wanted, EnsureOptions::default(), (answer, false)).await.unwrap();
     assert_eq!(server.writes().len(), 1, "nothing is recorded");
@@ -975,9 +977,9 @@ crate::view!(Login: Kind::namespaced("", "v1", "Secret", "secrets"));
 async fn a_secret_is_not_ensured_by_what_is_never_shown() {
     let cx = context(&Server::default());
     let secret = |field: &str| json!({"metadata": {"name": "login"}, field: {"user": "aGk="}});
-    let why = cx.complete::<Login>(secret("stringData")).err().unwrap().to_string();
+    let why = cx.draft::<Login>(secret("stringData")).err().unwrap().to_string();
     assert!(why.contains("use `data`"), "{why}");
-    assert!(cx.complete::<Login>(secret("data")).is_ok());
+    assert!(cx.draft::<Login>(secret("data")).is_ok());
 }
 
 /// Neither a limit nor a zone is wanted.
