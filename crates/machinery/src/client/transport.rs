@@ -45,9 +45,9 @@ const KEEPALIVE_PROBES: u32 = 3;
 /// Time without acknowledgement before a connection is dead. Otherwise the kernel retries for a quarter of an hour
 /// (tcp_retries2).
 const USER_TIMEOUT: Duration = Duration::from_secs(30);
-/// Time before an idle connection is closed. The API server closes it after 90 s; closing first avoids a race with a
-/// request.
-const POOL_IDLE: Duration = Duration::from_secs(60);
+/// Time before an idle connection is closed. When the first of several dead connections is detected, the others have been
+/// idle for as long: a request on one of them would wait for its deadline.
+const POOL_IDLE: Duration = KEEPALIVE_IDLE;
 /// Number of idle connections.
 const POOL_SIZE: usize = 16;
 /// Size of a read buffer: HTTP heads must fit, and bodies arrive in pieces of up to this size. hyper's default of
