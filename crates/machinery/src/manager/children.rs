@@ -538,7 +538,8 @@ impl<V: Resource, D> Context<V, D> {
         let meta = child.meta();
         let is_own = match self.labelled::<C>() {
             None => meta.blocks_owner && meta.owner.as_ref() == Some(&self.object.as_owner()),
-            Some(_) => self.owns(child),
+            // What the caller gives is compared as JSON.
+            Some(_) => draft.body["metadata"]["ownerReferences"].is_null() && self.owns(child),
         };
         let is_shown = || {
             let shown = Shown::of(child, &draft.body).ok()?;
@@ -546,6 +547,7 @@ impl<V: Resource, D> Context<V, D> {
             Some(shown == desired)
         };
         is_own
+            && meta.key == draft.key
             && record(child, C::Keep::APPLIED) == Some(&*draft.record)
             && !meta.deleting
             && has_metadata(&draft.body["metadata"], meta)
@@ -669,7 +671,9 @@ fn has_metadata<K: Keep>(desired: &Value, meta: &Meta<K>) -> bool {
         };
         let mut entries = value.as_object().into_iter().flatten();
         entries.all(|(key, value)| {
-            !keeps(key) || *key == *K::APPLIED || kept.get(key).map(|it| &**it) == value.as_str()
+            (!keeps(key) && *key != *K::ADMITTED)
+                || *key == *K::APPLIED
+                || kept.get(key).map(|it| &**it) == value.as_str()
         })
     })
 }

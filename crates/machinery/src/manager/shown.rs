@@ -78,7 +78,7 @@ impl serde::ser::Error for Differs {
 
 impl<'a> Fields<'a> {
     fn of(comparison: Comparison<'a>) -> Fields<'a> {
-        Fields { shown: comparison.hash, comparison, key: String::new(), next: 0 }
+        Fields { shown: spread(comparison.hash), comparison, key: String::new(), next: 0 }
     }
 
     fn field(&mut self, name: &str, value: &(impl Serialize + ?Sized)) -> Result<(), Differs> {
@@ -119,11 +119,19 @@ fn mixed(hash: u64, bytes: &[u8]) -> u64 {
     bytes.iter().chain(&[0xff]).fold(hash, mix)
 }
 
+/// Finishes a hash, so that the sum of several says which they are (the finalizer of MurmurHash3). Those of similar
+/// names differ by little before.
+fn spread(hash: u64) -> u64 {
+    let hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    let hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    hash ^ (hash >> 33)
+}
+
 // === impl Serializer ===
 
 impl<'a> Comparison<'a> {
     fn equal(self, is_equal: bool) -> Result<u64, Differs> {
-        if is_equal { Ok(self.hash) } else { Err(Differs) }
+        if is_equal { Ok(spread(self.hash)) } else { Err(Differs) }
     }
 
     fn object(self) -> Result<Fields<'a>, Differs> {

@@ -698,6 +698,28 @@ async fn what_admission_makes_of_a_child_is_accepted_after_one_try() {
 }
 
 #[tokio::test]
+async fn only_the_object_of_this_name_and_owner_with_this_record_is_as_desired() {
+    let server = Server::default();
+    let cx = context(&server);
+    let desired = desired(&json!({"size": 1}));
+    cx.ensure::<Child>(desired.clone()).await.unwrap();
+    let is_ensured = |place: &str, value: Value| {
+        let mut child = server.get(CHILD);
+        *child.pointer_mut(place).unwrap() = value;
+        let child: Child = serde_json::from_value(child).unwrap();
+        cx.is_ensured(desired.clone(), EnsureOptions::default(), &child).unwrap()
+    };
+    assert!(is_ensured("/spec/size", json!(1)));
+    assert!(!is_ensured("/spec/size", json!(2)));
+    assert!(!is_ensured("/metadata/name", json!("a-copy")));
+    let owner = "/metadata/ownerReferences/0";
+    assert!(!is_ensured(&format!("{owner}/uid"), json!("00000000-0000-4000-8000-0000000000ff")));
+    assert!(!is_ensured(&format!("{owner}/blockOwnerDeletion"), json!(false)));
+    let record = Nothing::APPLIED.replace('/', "~1");
+    assert!(!is_ensured(&format!("/metadata/annotations/{record}"), json!("site/0")));
+}
+
+#[tokio::test]
 async fn a_change_that_the_watch_shows_before_the_answer_is_no_admission() {
     let server = Server::default();
     let cx = context(&server);
