@@ -2,15 +2,15 @@
 # Our Foo controller beside client-go's, controller-runtime's and kube-runtime's: the same work,
 # the same control plane (API server and etcd only), one after the other.
 #
-#   hack/campaigns/bench.sh                  everything, once it is built: up to 20 minutes on 2 cores;
+#   hack/campaigns/bench.sh                  everything, once it is built: half an hour on 2 cores;
 #                                  writes the table and the plots of docs/PERFORMANCE.md
 #   hack/campaigns/bench.sh --quick          small numbers, one run, under 5 minutes; prints the table
 #   hack/campaigns/bench.sh build            builds the peers and stops
 #
 #   --only PARTS        some of: converge rate coldstart queue (commas)
 #   --contenders NAMES  some of: ours client-go controller-runtime kube-runtime (commas)
-#   --runs N            runs of each row of the table (default 3, where 20 minutes suffice for the
-#                       slowest of them; with --quick 1)
+#   --runs N            runs of each row of the table (default 3; fewer of the slowest, if those would
+#                       end later than 19 minutes after the start; with --quick 1)
 #   --workers N         workers of each contender (default 8)
 #   --report-only       measures nothing, writes the table from the last results
 #
