@@ -1,6 +1,7 @@
 //! Writes the manifests of the OLM bundle for `hack/bundle.sh`: the ClusterServiceVersion, and one object per file.
 //!
-//! `bundle FOLDER TIME [IMAGE]`, in the root of the repository. TIME is that of the bundle, in seconds since 1970.
+//! Run `bundle FOLDER TIME [IMAGE]` in the root of the repository. TIME is the creation time of the bundle, in seconds
+//! since 1970.
 
 use std::error::Error;
 use std::path::Path;
@@ -20,14 +21,14 @@ fn main() -> Result<()> {
     let write = |name: &str, text: &str| std::fs::write(Path::new(&folder).join(name), text);
     let created = jiff::Timestamp::from_second(time.parse()?)?.to_string();
     let csv = service_version(&created, arguments.next().as_deref())?;
-    // Bare, it is no text to an old YAML parser.
+    // Old YAML parsers read an unquoted time as a timestamp instead of a string.
     let quoted = serde_yaml_ng::to_string(&csv)?.replace(&created, &format!("'{created}'"));
     write(CSV, &quoted)?;
     for file in
         ["rbac/people", "rbac/metrics-reader", "default/service", "default/pod-disruption-budget"]
     {
         for mut object in documents(file)? {
-            // OLM chooses it.
+            // OLM sets the namespace.
             object["metadata"].as_object_mut().ok_or("no metadata")?.remove("namespace");
             let kind = text(&object["kind"]).to_lowercase();
             let name = format!("{}_{kind}.yaml", text(&object["metadata"]["name"]));
@@ -64,9 +65,9 @@ fn service_version(created: &str, image: Option<&str>) -> Result<Value> {
     Ok(csv)
 }
 
-/// Returns the installation in OLM's terms. OLM creates ServiceAccount, roles and bindings from it;
-/// WATCH_NAMESPACE lists the namespaces of the OperatorGroup. Rules under `permissions` are granted
-/// in those namespaces only, and in the cluster if the OperatorGroup means all of them.
+/// Returns the installation section of the ClusterServiceVersion. OLM creates the ServiceAccount, roles and bindings
+/// from it. WATCH_NAMESPACE contains the namespaces of the OperatorGroup. Rules under `permissions` are granted only in
+/// those namespaces, or in the cluster if the OperatorGroup selects all namespaces.
 fn install(image: Option<&str>) -> Result<Value> {
     let deployment = document("default/deployment")?;
     let mut spec = deployment["spec"].clone();
@@ -98,7 +99,7 @@ fn rules(file: &str, kind: &str) -> Result<Vec<Value>> {
         .ok_or_else(|| format!("no {kind} in {file}"))?)
 }
 
-/// Every image that a disconnected cluster must mirror: that of the container, and those that its variables name.
+/// Returns the images that a disconnected cluster must mirror: that of the container, and those in its variables.
 fn related_images(container: &Value) -> Value {
     let operator = json!({"name": container["name"], "image": container["image"]});
     let others = container["env"].as_array().into_iter().flatten().filter_map(|variable| {
@@ -108,7 +109,7 @@ fn related_images(container: &Value) -> Value {
     std::iter::once(operator).chain(others).collect()
 }
 
-/// Returns what consoles show for each field: the CRD's own description.
+/// Returns the descriptors of all fields, from which consoles show the descriptions of the CRD.
 fn descriptors(schema: &Value) -> Value {
     let one = |(path, field): (&String, &Value)| {
         let words = text(&field["description"]).replace('\n', " ");
@@ -117,7 +118,7 @@ fn descriptors(schema: &Value) -> Value {
     schema["properties"].as_object().into_iter().flatten().map(one).collect()
 }
 
-/// `readyReplicas` becomes `Ready Replicas`.
+/// Returns a field's name as a title: `Ready Replicas` for `readyReplicas`.
 fn title(field: &str) -> String {
     let mut title = String::new();
     for (at, letter) in field.char_indices() {
@@ -137,7 +138,7 @@ fn document(file: &str) -> Result<Value> {
     Ok(documents(file)?.swap_remove(0))
 }
 
-/// The objects of a file below `artifacts/`.
+/// Returns the objects in a file below `artifacts/`.
 fn documents(file: &str) -> Result<Vec<Value>> {
     let file = format!("artifacts/{file}.yaml");
     let text = std::fs::read_to_string(&file).map_err(|error| format!("{file}: {error}"))?;

@@ -1,7 +1,7 @@
-//! The operator on an API server in memory, with simplified Deployment and DaemonSet controllers and pods that only
-//! seem to run: `cargo run --example demo`. Each line comes with the time that it really took.
+//! Runs the operator on an in-memory API server, with simplified Deployment and DaemonSet controllers and simulated
+//! pods: `cargo run --example demo`. Each line shows the real time that the step took.
 //!
-//! `hack/demo.sh` is the same on a real control plane.
+//! `hack/demo.sh` runs the same demo on a real control plane.
 
 use std::error::Error;
 use std::fmt::Display;
@@ -26,8 +26,8 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 const IDENTITY: Identity = Identity::new("workload-operator", "workload-operator.example.com");
 const NAMESPACE: &str = "demo";
 const IDLE: Duration = Duration::from_secs(5);
-/// Longest time for any one step.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time limit of each step.
+const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
@@ -36,7 +36,7 @@ async fn main() -> Result<()> {
         server.crd(&serde_json::to_string(&crd)?)?;
     }
     let cluster = Cluster::start(&server, 3);
-    // It is configured as by its command line.
+    // The operator is configured as on its command line.
     let flags = ["workload-operator", "--memcached-image", "memcached:1.6.38-alpine"];
     let args = Cli::parse_from(flags).run.workloads;
     let manager = operator::add_controllers(Manager::new(IDENTITY), &args, &Pace::default());
@@ -164,14 +164,14 @@ impl Play {
     // === What a user sees ===
 
     async fn until(&self, id: &Id, wanted: impl FnMut(&Value) -> bool) -> Result<Arc<Value>> {
-        let found = tokio::time::timeout(PATIENCE, self.server.until(id, wanted)).await;
-        found.map_err(|_| format!("{} is not so after {PATIENCE:?}", id.name).into())
+        let found = tokio::time::timeout(STEP_TIMEOUT, self.server.until(id, wanted)).await;
+        found.map_err(|_| format!("{} is not so after {STEP_TIMEOUT:?}", id.name).into())
     }
 
     async fn none_is_left(&self, resource: &str) -> Result<()> {
         let gone = self.server.until_gone(resource);
-        let outcome = tokio::time::timeout(PATIENCE, gone).await;
-        outcome.map_err(|_| format!("{resource} are left after {PATIENCE:?}").into())
+        let outcome = tokio::time::timeout(STEP_TIMEOUT, gone).await;
+        outcome.map_err(|_| format!("{resource} are left after {STEP_TIMEOUT:?}").into())
     }
 
     fn nodes_of_pods(&self, daemon: &str) -> Vec<String> {
@@ -199,7 +199,7 @@ fn is(object: &Value, kind: &str) -> bool {
     condition(object, kind).is_some_and(|condition| condition["status"] == "True")
 }
 
-/// The message of a metav1.Status.
+/// Returns the message of a metav1.Status.
 fn message(refusal: &Value) -> String {
     refusal["message"].as_str().unwrap_or_default().to_owned()
 }

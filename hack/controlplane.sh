@@ -126,10 +126,10 @@ parse_options() {
     shift
   done
   [[ $NODES =~ ^0*([3-9]|[1-9][0-9]{1,2})$ ]] ||
-    usage_error "--nodes has to be a number from 3 to 999, not '$NODES'"
+    usage_error "--nodes must be a number from 3 to 999, not '$NODES'"
   NODES=$((10#$NODES))
-  [[ $ADDRESS =~ ^[0-9.]+$ ]] || usage_error "--real-nodes has to be an IPv4 address, not '$ADDRESS'"
-  [[ $WHILE_PID =~ ^[0-9]*$ ]] || usage_error "--while-pid has to be a process id, not '$WHILE_PID'"
+  [[ $ADDRESS =~ ^[0-9.]+$ ]] || usage_error "--real-nodes must be an IPv4 address, not '$ADDRESS'"
+  [[ $WHILE_PID =~ ^[0-9]*$ ]] || usage_error "--while-pid must be a process id, not '$WHILE_PID'"
   [[ -z $DIR || $DIR == /* ]] || DIR=$PWD/$DIR
 }
 

@@ -98,9 +98,9 @@ pub fn desired(app: &App) -> Children {
     Children { deployment: Desired { labels, spec: deployment }, service, budget }
 }
 
-/// Returns how pods of a new template replace the old ones; `None` leaves it to Kubernetes. The default with a
-/// claim is Recreate: a new pod on another node could wait for the volume for ever, because the old pod only
-/// ends after that.
+/// Returns the strategy of rollouts; `None` leaves it to Kubernetes. With a PersistentVolumeClaim, the
+/// default is Recreate: a new pod on another node could wait for the volume forever, because the old pod
+/// terminates only after the new pod is ready.
 fn strategy(spec: &Spec) -> Option<Strategy> {
     let is_claim =
         |volume: &Value| volume["persistentVolumeClaim"].is_object() && volume["readOnly"] != true;
@@ -112,15 +112,16 @@ fn strategy(spec: &Spec) -> Option<Strategy> {
     chosen.cloned().or_else(|| spec.volumes.iter().any(is_claim).then(recreate))
 }
 
-/// Returns the Service's type. A type that another client sets is kept. Exception: a node port requires this
-/// type or a load balancer (see [`keep_type`]).
+/// Returns `NodePort` if a port requests a node port, else an empty type, which keeps the type that another
+/// client sets.
 fn service_type(ports: &[ServicePort]) -> InternedStr {
     let is_on_nodes = ports.iter().any(|port| port.node_port != 0);
     InternedStr::new(if is_on_nodes { "NodePort" } else { "" })
 }
 
-/// Keeps the type of a Service that another client has made a load balancer: it has node ports, too, and would
-/// lose its address. A Service of type `ExternalName` is reset, so that it routes to the pods again.
+/// Keeps the type `LoadBalancer` if another client has set it: a load balancer has node ports, too, and a
+/// change would release its address. A Service of type `ExternalName` is reset, so that it routes to the pods
+/// again.
 fn keep_type(wanted: &mut Desired<ServiceSpec>, there: Option<&Service>) {
     match there.map(|there| &*there.spec.kind) {
         Some("LoadBalancer") => wanted.spec.kind = InternedStr::default(),

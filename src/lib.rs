@@ -6,10 +6,10 @@
 //!     └────────────────── client ◀─ memcached, app, … ◀─ controller ◀─────────────────┘
 //! ```
 //!
-//! Code that is tied to no kind is the library `controller-machinery` (crates/machinery). Its modules
-//! stand here too, so that the operator names them like its own.
+//! Code that does not depend on a kind is in the library `controller-machinery` (crates/machinery). This
+//! crate re-exports its modules, so that the operator's code names them like its own.
 
-// `KubeSchema` makes types of the same visibility, which nobody can reach.
+// `KubeSchema` generates types of the same visibility, which other crates cannot reach.
 #![allow(unreachable_pub)]
 
 pub use controller_machinery::{
@@ -17,7 +17,7 @@ pub use controller_machinery::{
     object, reflector, shutdown, store, view, workqueue,
 };
 
-// This operator itself.
+// The operator's own modules.
 pub mod schema;
 pub mod workload;
 pub mod memcached;

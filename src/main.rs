@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use workload_operator::{cli, operator};
 
-/// Faster than glibc's, which now and then pauses to tidy up, even while a store's lock is held.
+/// The allocator. glibc's sometimes pauses to consolidate memory, even while a store's lock is held.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

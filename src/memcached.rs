@@ -277,7 +277,7 @@ pub async fn reconcile(
     run.report(&status, &health).await
 }
 
-/// Applies the objects of a Memcached. Returns the health of the whole.
+/// Applies the objects of a Memcached. Returns the combined health.
 async fn apply(
     run: &mut Reconciliation<'_, Memcached, DeploymentSpec>,
     cx: &Context<Memcached>,
@@ -301,7 +301,7 @@ async fn apply(
     run.requeue(given.again());
     let listed = Some(nodes(cx)?.len());
     let health = run.observe(|_| Looking { listed, ..Looking::default() }).await;
-    Ok(given.told(health))
+    Ok(given.with_wait(health))
 }
 
 /// Returns the names of the pods that serve.
@@ -339,8 +339,9 @@ pub async fn finalize(memcached: Arc<Memcached>, cx: Context<Memcached>) -> Resu
 /// Number of finalizers removed concurrently.
 const AT_ONCE: usize = 16;
 
-/// Removes the finalizers of all Memcacheds in `namespace` if it is being deleted. Called when the operator
-/// that runs in this namespace ends, because nobody would remove them afterwards. They only stand for a report.
+/// Removes the finalizers of all Memcacheds in `namespace` if the namespace is being deleted. The operator
+/// calls this when it terminates in that namespace, because no process would remove them later. The
+/// finalizers only delay the deletion until the status reports it.
 pub async fn release(memcacheds: Store<Memcached>, client: Client, namespace: &str) {
     let finalized = |memcached: &Arc<Memcached>| {
         let at = memcached.meta.finalizers.iter().position(|name| name == FINALIZER)?;

@@ -41,7 +41,7 @@ use crate::workload::{
 const LEASE: &str = "workload-operator";
 /// File with the pod's namespace, in its ServiceAccount volume.
 const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
-/// Time for which the process waits, at its end, for blocked threads.
+/// Maximum wait for blocked threads when the process terminates.
 const LET_GO: Duration = Duration::from_secs(1);
 
 /// Runs the given command.
@@ -128,7 +128,7 @@ async fn program(args: RunArgs, spans: Spans) -> Result<Program, Error> {
         observer: metrics.clone(),
         ..client::Options::new(IDENTITY)
     };
-    // All clients are made from this one, so that a credential plugin runs only once.
+    // All clients derive from this one, so that a credential plugin runs only once.
     let ungated = Client::new(config, options.clone())?;
     ungated.log_in().await?;
     let WorkloadArgs { namespaces, memcached_image, .. } = &args.workloads;
@@ -219,8 +219,8 @@ fn host_name() -> String {
 
 // === Controllers ===
 
-/// Adds the requested controllers, in the requested namespaces. An empty name of a namespace must not be among them. The
-/// inherited labels are those of the first call in the process.
+/// Adds the controllers for the requested namespaces, whose names must not be empty. The inherited labels of
+/// the first call apply to the whole process.
 pub fn add_controllers(manager: Manager, args: &WorkloadArgs, pace: &Pace) -> Manager {
     inherit(&args.inherited_labels);
     let mut manager = manager.namespaces(&args.namespaces);
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_something_blocks_does_not_keep_the_process() {
+    fn a_blocked_thread_does_not_prevent_the_exit() {
         let (ended, end) = mpsc::channel();
         let (_blocked, forever) = mpsc::channel::<()>();
         std::thread::spawn(move || {

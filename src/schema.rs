@@ -30,14 +30,13 @@ pub(crate) fn unseen() -> i64 {
 
 // === names ===
 
-/// The object's name is also that of `bearers`, which must be DNS labels. A Service's must not
-/// begin with a digit on every server (RFC 1035).
+/// Requires a name that is a DNS label, because `bearers` have the same name. Some servers also reject a
+/// Service's name that begins with a digit (RFC 1035).
 pub(crate) fn dns_label_name(bearers: &str) -> Rule {
     Rule::new("size(self.metadata.name) <= 63 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')").message(
         format!(
-            "`metadata.name` must be at most 63 characters long, consist of lower-case letters, \
-             digits and '-', begin with a letter and end with a letter or digit, because {bearers} \
-             of the same name must"
+            "`metadata.name` must have at most 63 lower-case letters, digits and '-', begin with a letter, and end \
+             with a letter or digit, because {bearers} get the same name"
         )
         .as_str(),
     )
@@ -46,7 +45,7 @@ pub(crate) fn dns_label_name(bearers: &str) -> Rule {
 pub(crate) fn object_name() -> Rule {
     rule(
         format!("self.matches('^{SUBDOMAIN}$')"),
-        "`name` must be the name of an object: lower-case letters, digits, '-' and '.'",
+        "`name` must be a valid object name: lower-case letters, digits, '-' and '.'",
     )
 }
 
@@ -55,30 +54,28 @@ pub(crate) fn object_name() -> Rule {
 pub(crate) fn image() -> Rule {
     rule(
         "self.matches('^[!-~]+$')".to_owned(),
-        "`image` must be the name of an image, not empty and without white space, for example \
-         'nginx:1.27'",
+        "`image` must be the name of an image without white space, for example 'nginx:1.27'",
     )
 }
 
-/// An image in place of the administrator's.
+/// Validates an image that replaces the administrator's.
 pub(crate) fn own_image() -> Rule {
     rule(
         "self.matches('^[!-~]*$')".to_owned(),
-        "`image` must be the name of an image, without white space, for example 'memcached:1.6'; leave it out for the \
-         administrator's",
+        "`image` must be the name of an image without white space, for example 'memcached:1.6'; without it, the \
+         administrator's image is used",
     )
 }
 
 pub(crate) fn node_label() -> Rule {
     rule(
         format!("self.matches('^(({SUBDOMAIN}/)?{QUALIFIED}(=({QUALIFIED})?)?)?$')"),
-        "`label` must be a node label: 'key' or 'key=value', where key and value have at most 63 \
-         letters, digits, '-', '_' and '.' and begin and end with a letter or digit; the key may \
-         have a DNS name and '/' before it; leave `label` out for every node",
+        "`label` must be a node label: 'key' or 'key=value', for example 'logs' or 'example.com/disk=ssd'; a key and \
+         a value have at most 63 letters, digits, '-', '_' and '.', and begin and end with a letter or digit",
     )
 }
 
-/// The part before the '/' is a DNS name, which has at most 253 characters.
+/// Limits the part before the '/' to 253 characters, because it is a DNS name.
 pub(crate) fn prefix_of(field: &str) -> Rule {
     rule(
         "!self.contains('/') || self.indexOf('/') <= 253".to_owned(),
@@ -88,22 +85,22 @@ pub(crate) fn prefix_of(field: &str) -> Rule {
 
 // === environment ===
 
-/// Most characters of the values of all variables together. Kubernetes keeps an App several
-/// times: as last applied, in its Deployment, and in each of ten ReplicaSets.
+/// Maximum total length of the values of all variables, in characters. Kubernetes stores an App several
+/// times: as last applied, in its Deployment, and in each of its ReplicaSets.
 pub(crate) const MOST_CHARACTERS: u32 = 65536;
 
 pub(crate) fn sum_of_values() -> Rule {
     rule(
         format!("self.map(e, has(e.value) ? size(e.value) : 0).sum() <= {MOST_CHARACTERS}"),
         &format!(
-            "`envs` must have values of at most {MOST_CHARACTERS} characters in all; keep more in a \
+            "`envs` must have at most {MOST_CHARACTERS} characters of values in total; move long values to a \
              ConfigMap and refer to it with `valueFrom`"
         ),
     )
 }
 
-/// The fields that a pod may learn in its environment (k8s.io/kubernetes/pkg/apis/core/validation,
-/// validEnvDownwardAPIFieldPathExpressions).
+/// Allows the fields of a pod that an environment variable can refer to
+/// (k8s.io/kubernetes/pkg/apis/core/validation, validEnvDownwardAPIFieldPathExpressions).
 pub(crate) fn field_path() -> Rule {
     rule(
         format!(
@@ -120,7 +117,7 @@ pub(crate) fn field_path() -> Rule {
 
 pub(crate) fn divisor_of_a_resource(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
-        "description": "The unit in which it is told.",
+        "description": "Unit of the value.",
         "x-kubernetes-int-or-string": true,
         "anyOf": [{ "type": "integer" }, { "type": "string" }],
         "enum": [0, 1, "", "0", "1", "1m", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi",
@@ -133,11 +130,11 @@ pub(crate) fn divisor_of_a_resource(_: &mut SchemaGenerator) -> Schema {
 /// The form of a label value.
 const LABEL_VALUE: &str = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
 
-/// The form of keys is left to the API server's check of the pod template: rules take the keys of a map for as
-/// long as a request.
+/// Returns the schema of pod labels. The API server validates the keys in the pod template. A rule would
+/// exceed its budget, because the estimate assumes that the keys of a map are as long as a request.
 pub(crate) fn pod_labels(_: &mut SchemaGenerator) -> Schema {
     labels(
-        "Labels of the pods, beside the operator's own. A change restarts the pods.",
+        "Additional labels of the pods. A change restarts the pods.",
         32,
         &json!([{
             "rule": "self.all(k, !(k in ['app.kubernetes.io/name', 'app.kubernetes.io/instance', \
@@ -155,7 +152,8 @@ pub(crate) fn pod_annotations(_: &mut SchemaGenerator) -> Schema {
         "description": "Annotations of the pods. A change restarts the pods.",
         "type": "object",
         "maxProperties": 32,
-        // With the keys, less than the 256 KiB of k8s.io/apimachinery, TotalAnnotationSizeLimitB.
+        // Together with the keys, the values stay below 256 KiB (k8s.io/apimachinery,
+        // TotalAnnotationSizeLimitB).
         "additionalProperties": { "type": "string", "maxLength": 7680 },
         "x-kubernetes-validations": [
             {
@@ -172,7 +170,7 @@ pub(crate) fn pod_annotations(_: &mut SchemaGenerator) -> Schema {
 }
 
 pub(crate) fn node_selector(_: &mut SchemaGenerator) -> Schema {
-    labels("Labels that a node must have to get a pod.", 16, &json!(null))
+    labels("Labels that a node must have to run the pods.", 16, &json!(null))
 }
 
 fn labels(description: &str, most: u32, rules: &Value) -> Schema {
@@ -205,25 +203,21 @@ pub(crate) fn taint_key() -> Rule {
 pub(crate) fn name_in(field: &str) -> Rule {
     rule(
         format!("self.matches('^{SUBDOMAIN}$')"),
-        &format!(
-            "`{field}` must be the name of an object: lower-case letters, digits, '-' and '.'"
-        ),
+        &format!("`{field}` must be a valid object name: lower-case letters, digits, '-' and '.'"),
     )
 }
 
-/// As [`name_in`], of an optional field.
+/// Like [`name_in`], for an optional field.
 pub(crate) fn optional_name_in(field: &str) -> Rule {
     rule(
         format!("self.matches('^({SUBDOMAIN})?$')"),
-        &format!(
-            "`{field}` must be the name of an object: lower-case letters, digits, '-' and '.'"
-        ),
+        &format!("`{field}` must be a valid object name: lower-case letters, digits, '-' and '.'"),
     )
 }
 
 pub(crate) fn when_unsatisfiable(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
-        "description": "'DoNotSchedule' leaves a pod pending, 'ScheduleAnyway' prefers the other nodes.",
+        "description": "With 'DoNotSchedule', a pod that would exceed `maxSkew` stays pending. With 'ScheduleAnyway', the scheduler only prefers other nodes.",
         "type": "string",
         "enum": ["DoNotSchedule", "ScheduleAnyway"],
     })
@@ -231,9 +225,9 @@ pub(crate) fn when_unsatisfiable(_: &mut SchemaGenerator) -> Schema {
 
 // === resources ===
 
-/// Amounts by resource name. No `hugepages-…`: they need volumes, which an App has not. That the
-/// name of an extended resource is well-formed is left to the API server's check of the Deployment:
-/// rules take the keys of a map for as long as a request.
+/// Returns the schema of amounts by resource name. It excludes `hugepages-…`, which need volumes that an App
+/// cannot have. The API server validates the names of extended resources in the Deployment, because a rule
+/// would exceed its budget.
 pub(crate) fn quantities(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object",
@@ -260,10 +254,11 @@ pub(crate) fn quantities(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// Three of Kubernetes' own, and four extended ones.
+/// Maximum number of resources: three of Kubernetes' own and four extended ones.
 const MOST_RESOURCES: u64 = 7;
 
-/// Of one resource, so that the rule stays within its budget.
+/// Requires that the request of one resource does not exceed its limit. One rule for all resources would
+/// exceed its budget.
 pub(crate) fn request_within_limit(resource: &str) -> Rule {
     let (request, limit) =
         (format!("self.requests['{resource}']"), format!("self.limits['{resource}']"));
@@ -276,25 +271,23 @@ pub(crate) fn request_within_limit(resource: &str) -> Rule {
             is_quantity(&request),
             is_quantity(&limit),
         ),
-        &format!(
-            "each of `requests` must be less than or equal to the same of `limits`: `{resource}` is not"
-        ),
+        &format!("`requests` must not exceed `limits`: `{resource}` is not"),
     )
 }
 
-/// Extended resources are counted: whole,
-pub(crate) fn whole_resources() -> Rule {
+/// Requires that limits of extended resources are whole numbers.
+pub(crate) fn extended_limits() -> Rule {
     let limit = "self.limits[k]";
     rule(
         format!(
             "!has(self.limits) || self.limits.all(k, !k.contains('/') || type({limit}) == int || \
              !isQuantity({limit}) || quantity({limit}).isInteger())"
         ),
-        "an extended resource must be a whole number in `limits`",
+        "the limit of an extended resource must be a whole number",
     )
 }
 
-/// and not shared (no overcommitment). What is not a quantity has a rule of its own.
+/// Requires that requests of extended resources equal their limits. Another rule rejects invalid quantities.
 pub(crate) fn extended_requests() -> Rule {
     let (request, limit) = ("self.requests[k]", "self.limits[k]");
     let number = |value: &str, other: &str| {
@@ -308,14 +301,14 @@ pub(crate) fn extended_requests() -> Rule {
             number(request, limit),
             number(limit, request),
         ),
-        "an extended resource in `requests` must be in `limits` too, with the same number",
+        "the request of an extended resource must equal its limit",
     )
 }
 
 // === containers ===
 
-/// The kubelet never runs a probe of a port that the container does not have. Only a `targetPort` names one.
-/// (`==` of what may be a number or a text has no bounded cost.)
+/// Requires that the container has the named port of a probe, because the kubelet never runs a probe of an
+/// unknown port. Only a `targetPort` names a port. (`==` of an int-or-string has no bounded cost.)
 pub(crate) fn probes_a_named_port(probe: &str) -> Rule {
     let of = |handler: &str| {
         let port = format!("self.{probe}.{handler}.port");
@@ -327,14 +320,14 @@ pub(crate) fn probes_a_named_port(probe: &str) -> Rule {
     rule(
         format!("!has(self.{probe}) || ({} && {})", of("httpGet"), of("tcpSocket")),
         &format!(
-            "the port of `{probe}` must be a number, or the name that is the `targetPort` of one of `ports`"
+            "the port of `{probe}` must be a number, or a name that one of `ports` has as its `targetPort`"
         ),
     )
 }
 
 pub(crate) fn probe_port(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
-        "description": "The port: a number from 1 to 65535, or the name that is the `targetPort` of one of `ports`.",
+        "description": "Port: a number from 1 to 65535, or a name that one of `ports` has as its `targetPort`.",
         "x-kubernetes-int-or-string": true,
         "anyOf": [{ "type": "integer" }, { "type": "string" }],
         "minimum": 1,
@@ -347,7 +340,7 @@ pub(crate) fn probe_port(_: &mut SchemaGenerator) -> Schema {
 pub(crate) fn mount_path() -> Rule {
     rule(
         "self.startsWith('/') && self != '/' && !self.contains(':')".to_owned(),
-        "`mountPath` must begin with '/', be longer than that, and not contain ':'",
+        "`mountPath` must begin with '/', must not be '/', and must not contain ':'",
     )
 }
 
@@ -359,7 +352,7 @@ pub(crate) fn no_root_if_restricted() -> Rule {
     )
 }
 
-/// A node has one value of a label.
+/// Refuses a node selector that contradicts `label`.
 pub(crate) fn label_and_selector() -> Rule {
     let (key, value) = ("self.label.split('=')[0]", "self.label.split('=')[1]");
     rule(
@@ -367,7 +360,7 @@ pub(crate) fn label_and_selector() -> Rule {
             "!has(self.label) || !self.label.contains('=') || !has(self.pod) || !has(self.pod.nodeSelector) || \
              !({key} in self.pod.nodeSelector) || self.pod.nodeSelector[{key}] == {value}"
         ),
-        "`pod.nodeSelector` must not have the key of `label` with another value",
+        "`pod.nodeSelector` must not have the key of `label` with a different value",
     )
 }
 
@@ -376,13 +369,16 @@ pub(crate) fn amount(_: &mut SchemaGenerator) -> Schema {
 }
 
 pub(crate) fn amount_of_a_budget(_: &mut SchemaGenerator) -> Schema {
-    amount_of("The pods that may be missing, at least 1, or a percentage such as '25%'.", (1, 1))
+    amount_of(
+        "Number (at least 1) or percentage, such as '25%', of pods that can be unavailable.",
+        (1, 1),
+    )
 }
 
 pub(crate) fn amount_of_nodes(_: &mut SchemaGenerator) -> Schema {
     amount_of(
-        "Nodes whose pod may be missing during a rolling update, a number or a percentage such as '10%'; 1 if \
-         absent.",
+        "Number or percentage, such as '10%', of nodes whose pod can be unavailable during a rolling update. \
+         Defaults to 1.",
         // 0 means absent, but 0% does not.
         (0, 1),
     )
@@ -405,7 +401,8 @@ fn amount_of(description: &str, (least, least_share): (u32, u32)) -> Schema {
 /// The memory for items, or memcached's default.
 const MEMORY: &str = "quantity(has(self.memory) && self.memory != '' ? self.memory : '64Mi')";
 
-/// The formula of the default limit (`memory_needed`), without what more than 1,024 connections need.
+/// Requires the formula of the default limit (`memory_needed`), without the memory for more than 1,024
+/// connections.
 pub(crate) fn memory_limit() -> Rule {
     let limit = "self.resources.limits['memory']";
     rule(
@@ -414,7 +411,7 @@ pub(crate) fn memory_limit() -> Rule {
              !(type({limit}) == int || isQuantity({limit})) || quantity(string({limit})).asApproximateFloat() >= \
              1.2 * {MEMORY}.asApproximateFloat() + 67108864.0"
         ),
-        "`resources` must have a memory limit of at least 1.2 times `memory` (64Mi if absent) and 64Mi",
+        "`resources` must have a memory limit of at least 64Mi plus 1.2 times `memory` (default 64Mi)",
     )
 }
 
@@ -424,23 +421,25 @@ pub(crate) fn item_size() -> Rule {
             "!has(self.maxItemSize) || self.maxItemSize == '' || \
              quantity(self.maxItemSize).add(quantity(self.maxItemSize)).compareTo({MEMORY}) <= 0"
         ),
-        "`maxItemSize` must be at most half of `memory` (64Mi if absent)",
+        "`maxItemSize` must be at most half of `memory` (default 64Mi)",
     )
 }
 
-/// The suboptions of `-o` that each memcached 1.6 takes, with the values with which it starts, in any combination
-/// (tests/contract/real_memcached.rs). Certificates, files and programs are not a user's to choose.
+/// The suboptions of `-o` that every memcached 1.6 accepts, with values that work in any combination
+/// (tests/contract/real_memcached.rs). Certificates, files and programs are excluded, because users must not
+/// choose them.
 const MEMCACHED_OPTIONS: &[&str] = &[
     "(no_)?(maxconns_fast|slab_reassign|lru_crawler|lru_maintainer|inline_ascii_resp|modern)",
     "no_hashexpand|no_slab_automove|no_chunked_items|track_sizes",
     "slab_automove(=[0-2])?",
     "hash_algorithm=(jenkins|murmur3|xxh3)",
-    // Less than 16 is not above the table of locks of 64 threads; more than 20 takes more than 8 MiB at once.
+    // Below 16, the hash table is not larger than the lock table of 64 threads. Above 20, it takes more than
+    // 8 MiB at once.
     "hashpower=(1[6-9]|20)",
     "slab_automove_ratio=0[.][0-9]{1,3}",
     "(slab_automove_window|lru_crawler_tocrawl|temporary_ttl|idle_timeout)=[0-9]{1,6}",
     "(hot_max_factor|warm_max_factor)=[0-9][.][0-9]{1,3}",
-    // Together at most 80.
+    // Their sum is at most 80.
     "(hot|warm)_lru_pct=([2-9]|[1-3][0-9]|40)",
     "tail_repair_time=[1-9][0-9]{1,5}",
     "lru_crawler_sleep=[0-9]{1,6}",
@@ -451,24 +450,25 @@ const MEMCACHED_OPTIONS: &[&str] = &[
 pub(crate) fn memcached_options() -> Rule {
     rule(
         format!("self.all(o, o.matches('^({})$'))", MEMCACHED_OPTIONS.join("|")),
-        "`options` must be settings of memcached's -o with a value that memcached 1.6 takes, for example \
-         'idle_timeout=600' or 'no_lru_crawler' (memcached --help lists them), and none of 'ssl_', 'ext_', 'proxy_', \
-         privileges, 'slab_sizes' and 'slab_chunk_max'",
+        "`options` must be settings of memcached's -o with values that memcached 1.6 accepts, for example \
+         'idle_timeout=600' or 'no_lru_crawler' (see memcached --help); 'ssl_', 'ext_', 'proxy_', privileges, \
+         'slab_sizes' and 'slab_chunk_max' are not allowed",
     )
 }
 
 // === ports ===
 
 const PORT_NAME: &str = "^([a-z0-9]+-)*[a-z0-9]*[a-z][a-z0-9]*(-[a-z0-9]+)*$";
-/// Empty, as some clients write what is not set, or the name of a container's port.
+/// The name of a container's port, or an empty string, which some clients write for an unset field.
 const TARGET_PORT: &str = "^(([a-z0-9]+-)*[a-z0-9]*[a-z][a-z0-9]*(-[a-z0-9]+)*)?$";
 
-/// A number, or an IANA_SVC_NAME (k8s.io/apimachinery/pkg/util/validation, IsValidPortName).
+/// Returns the schema of a number or an IANA_SVC_NAME (k8s.io/apimachinery/pkg/util/validation,
+/// IsValidPortName).
 pub(crate) fn target_port(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
-        "description": "The port on which the container listens: a number from 1 to 65535, or a name \
-            for it of at most 15 lower-case letters, digits and single '-' between them, with at \
-            least one letter, which stands for the number `port`; the port itself if absent, 0 or empty.",
+        "description": "Port of the container: a number from 1 to 65535, or a name of at most 15 lower-case letters, \
+            digits and single '-', with at least one letter. A name stands for the number of `port`. Defaults to \
+            `port`.",
         "x-kubernetes-int-or-string": true,
         "anyOf": [{ "type": "integer" }, { "type": "string" }],
         "minimum": 0,

@@ -1,9 +1,9 @@
-//! The walls between the modules. Cargo has the one between the library and the operator.
+//! The permitted dependencies between modules. Cargo enforces those between the library and the operator.
 //!
-//! The table below is the only list of which module may use which. An edge or a module that is not in
-//! it, or a cycle, fails the tests. docs/ARCHITECTURE.md says why the walls are where they are.
+//! The table below is the only list of which module can use which. An edge or a module that is not in it, or
+//! a cycle, fails the tests. docs/ARCHITECTURE.md explains the boundaries.
 
-// A test that meets something unexpected has failed.
+// An unexpected result fails the test.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// The sources of the library and of the operator.
 const CRATES: [&str; 2] = ["crates/machinery/src", "src"];
 
-/// Each module with the modules it may use, in the order of the two `lib.rs`: the order in which a
+/// Each module with the modules that it can use, in the order of the two `lib.rs`: the order in which a
 /// change travels.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("identity", &[]),
@@ -25,11 +25,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("reflector", &["identity", "client", "store", "object", "shutdown"]),
     ("informer", &["reflector", "store", "client", "object", "shutdown"]),
     ("workqueue", &[]),
-    // Of the client, only the error, which says what to do about it.
+    // Of the client, only the error, which has a hint.
     ("controller", &["client", "workqueue", "informer", "store", "object", "shutdown"]),
     ("events", &["identity", "clock", "client", "object", "shutdown"]),
     ("leader_election", &["clock", "client", "object", "shutdown"]),
-    // Implements the observer traits of the modules it observes; none of them knows about it.
+    // It implements the observer traits of the modules that it observes. None of them depends on it.
     (
         "metrics",
         &[
@@ -45,7 +45,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "shutdown",
         ],
     ),
-    // On top of them all.
+    // Above all of them.
     (
         "manager",
         &[
@@ -122,7 +122,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 ];
 
 #[test]
-fn every_module_uses_only_the_modules_the_table_allows() {
+fn every_module_uses_only_allowed_modules() {
     let allowed: BTreeMap<_, _> = MAY_USE.iter().copied().collect();
     for (module, edges) in modules() {
         let allowed = allowed.get(module.as_str()).unwrap_or_else(|| {
@@ -156,7 +156,7 @@ fn there_is_no_cycle_between_modules() {
 }
 
 #[test]
-fn lib_rs_lists_the_modules_in_the_order_in_which_a_change_travels() {
+fn lib_rs_lists_the_modules_in_the_order_of_the_table() {
     let libs = CRATES.map(|sources| fs::read_to_string(format!("{sources}/lib.rs")).unwrap());
     let listed: Vec<&str> = libs
         .iter()
@@ -167,7 +167,7 @@ fn lib_rs_lists_the_modules_in_the_order_in_which_a_change_travels() {
     assert_eq!(listed, expected);
 }
 
-/// What may use HTTP.
+/// Modules that can use HTTP.
 const HTTP: [&str; 4] = [
     "crates/machinery/src/client/",
     "crates/machinery/src/metrics/",
@@ -188,8 +188,7 @@ fn only_the_client_the_servers_and_the_export_of_spans_speak_http() {
     }
 }
 
-/// Only code that a compiler has seen can be trusted: each block is in an example, or in the
-/// library's own examples.
+/// Only compiled code is reliable, so each block is part of an example or of the library's own examples.
 #[test]
 fn the_code_of_the_guide_is_that_of_the_examples() {
     let mut sources = sources(Path::new("crates/machinery/examples"));
@@ -213,7 +212,7 @@ fn the_code_of_the_guide_is_that_of_the_examples() {
 }
 
 #[test]
-fn no_file_is_a_drawer() {
+fn no_file_has_a_generic_name() {
     for file in CRATES.iter().flat_map(|folder| sources(Path::new(folder))) {
         let stem = file.file_stem().unwrap().to_string_lossy().into_owned();
         assert!(
@@ -246,7 +245,7 @@ fn modules() -> BTreeMap<String, BTreeMap<String, PathBuf>> {
     modules
 }
 
-/// The modules named by `crate::module` paths, also inside `use crate::{module::…, module::…}`.
+/// Returns the modules named by `crate::module` paths, also inside `use crate::{module::…, module::…}`.
 fn uses(code: &str) -> BTreeSet<String> {
     let names: BTreeSet<&str> = MAY_USE.iter().map(|(module, _)| *module).collect();
     let mut found = BTreeSet::new();
@@ -267,7 +266,7 @@ fn first_word(text: &str) -> String {
     text.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
 }
 
-/// A file's code without comments and without its tests, which may use any module.
+/// Returns a file's code without comments and tests, because tests can use any module.
 fn code(file: &Path) -> String {
     let text = fs::read_to_string(file).unwrap();
     let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
@@ -296,7 +295,7 @@ fn sources(path: &Path) -> Vec<PathBuf> {
 /// Each link of docs/ARCHITECTURE.md to a line leads to the function that it names.
 /// `UPDATE_LINKS=1 cargo test --test architecture` corrects the numbers.
 #[test]
-fn links_to_lines_lead_to_the_functions_that_they_name() {
+fn links_to_source_code_point_to_the_named_functions() {
     const DOCUMENT: &str = "docs/ARCHITECTURE.md";
     let text = fs::read_to_string(DOCUMENT).unwrap();
     let (mut current, mut links) = (String::new(), 0);

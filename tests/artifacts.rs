@@ -1,10 +1,14 @@
 //! The generated files under `artifacts/` and `docs/`, compared with what they are generated from.
 
-// A test that meets something unexpected has failed.
+// An unexpected result fails the test.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use std::fs;
 use std::path::Path;
 
+use clap::CommandFactory as _;
+
+use workload_operator::cli::Cli;
 use workload_operator::crds;
 use workload_operator::workload::{Action, Reason};
 
@@ -31,18 +35,18 @@ mod workflows;
 
 /// With `UPDATE_ARTIFACTS=1` the files are written first.
 #[test]
-fn the_crd_files_are_what_the_types_say() {
+fn the_crd_files_match_the_types() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("artifacts/crds");
     let mut expected = Vec::new();
     for (name, text) in crd_files() {
         if std::env::var_os("UPDATE_ARTIFACTS").is_some() {
-            std::fs::write(folder.join(&name), &text).unwrap();
+            fs::write(folder.join(&name), &text).unwrap();
         }
-        let there = std::fs::read_to_string(folder.join(&name)).unwrap_or_default();
+        let there = fs::read_to_string(folder.join(&name)).unwrap_or_default();
         assert!(there == text, "artifacts/crds/{name} is out of date: run hack/update-codegen.sh");
         expected.push(name);
     }
-    let mut there: Vec<_> = std::fs::read_dir(folder)
+    let mut there: Vec<_> = fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .filter(|name| name != "Kustomization")
@@ -56,11 +60,11 @@ fn the_crd_files_are_what_the_types_say() {
 fn crd_files() -> Vec<(String, String)> {
     let file = |crd| {
         let mut value = serde_json::to_value(&crd).unwrap();
-        write_whole_numbers_as_such(&mut value);
+        write_integers_without_fraction(&mut value);
         let spec = &value["spec"];
         let (group, plural) = (spec["group"].as_str(), spec["names"]["plural"].as_str());
         let name = format!("{}_{}.yaml", group.unwrap(), plural.unwrap());
-        // The one scalar that an old YAML parser would not take for text.
+        // The only scalar that an old YAML parser would not read as text.
         let text = serde_yaml_ng::to_string(&value)
             .unwrap()
             .replace(" 1970-01-01T00:00:00Z", " '1970-01-01T00:00:00Z'");
@@ -69,11 +73,15 @@ fn crd_files() -> Vec<(String, String)> {
     crds::crds().into_iter().map(file).collect()
 }
 
-/// Bounds are floating-point numbers in the types: `1.0`.
-fn write_whole_numbers_as_such(value: &mut serde_json::Value) {
+/// Writes bounds, which are floating-point numbers such as `1.0` in the types, as integers.
+fn write_integers_without_fraction(value: &mut serde_json::Value) {
     match value {
-        serde_json::Value::Array(items) => items.iter_mut().for_each(write_whole_numbers_as_such),
-        serde_json::Value::Object(map) => map.values_mut().for_each(write_whole_numbers_as_such),
+        serde_json::Value::Array(items) => {
+            items.iter_mut().for_each(write_integers_without_fraction);
+        }
+        serde_json::Value::Object(map) => {
+            map.values_mut().for_each(write_integers_without_fraction);
+        }
         serde_json::Value::Number(number) => {
             if let Some(float) = number.as_f64().filter(|f| f.fract() == 0.0 && f.abs() < 1e15) {
                 *number = (float as i64).into();
@@ -85,18 +93,18 @@ fn write_whole_numbers_as_such(value: &mut serde_json::Value) {
 
 /// With `UPDATE_ARTIFACTS=1` the file is written first.
 #[test]
-fn the_table_of_reasons_is_what_the_reasons_say() {
+fn the_documented_reasons_match_the_code() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/REASONS.md");
     let text = reasons();
     if std::env::var_os("UPDATE_ARTIFACTS").is_some() {
-        std::fs::write(&file, &text).unwrap();
+        fs::write(&file, &text).unwrap();
     }
-    let there = std::fs::read_to_string(file).unwrap_or_default();
+    let there = fs::read_to_string(file).unwrap_or_default();
     assert!(there == text, "docs/REASONS.md is out of date: run hack/update-codegen.sh");
 }
 
 #[test]
-fn the_table_has_the_reasons_that_schemas_default_to() {
+fn the_table_contains_the_default_reasons_of_schemas() {
     let text = reasons();
     for crd in crds::crds() {
         let crd = serde_json::to_value(&crd).unwrap();
@@ -120,17 +128,17 @@ fn reasons() -> String {
     );
     // The schema's default, before any controller has seen the object.
     text.push_str(
-        "| `Pending` | Ready, Reconciling | No controller has seen the object yet. | Wait; if it \
+        "| `Pending` | Ready, Reconciling | No controller has seen the object yet. | Wait. If the reason \
          stays, run `workload-operator check`. |\n",
     );
     text.push_str(
-        "| `LeaderElection` | Event, Normal | On the Lease: a replica became the leader, or gave \
-         the lease up when it ended. | Nothing. |\n",
+        "| `LeaderElection` | Event, Normal | On the Lease: a replica became the leader, or released \
+         the Lease at its shutdown. | Nothing. |\n",
     );
     text.push_str(
-        "| `WritesRepeatedly` | Event, Warning | Reconciles of the object have written each time for ten minutes, so it is \
-         reconciled once a second. | Look for another program that changes it or its children: kubectl get -o yaml \
-         --show-managed-fields. |\n",
+        "| `WritesRepeatedly` | Event, Warning | For ten minutes, each reconciliation of the object has written, so the \
+         operator reconciles it only once a second. | Find the client that changes the object or its managed \
+         resources: `kubectl get -o yaml --show-managed-fields`. |\n",
     );
     for reason in Reason::ALL {
         let row = [reason.as_str(), place(*reason), reason.meaning(), reason.next()];
@@ -140,30 +148,30 @@ fn reasons() -> String {
         "\n# Health\n\n\
          The table lists the conditions for each state of the managed resources. Reason and message are those of \
          Ready, and of Degraded, Reconciling and Stalled where they are True.\n\n\
-         - A rollout is under way from a change until it has completed once.\n\
-         - The operator lists pods, Events and nodes only while a managed resource is not ready. It does so at once \
-         if the rollout had completed or a controller reports a failure, otherwise after 30 seconds without \
-         progress. While such a list fails, the conditions stay as they are for this generation.\n\
-         - `Stalled` is True where waiting does not help: an image's name, a container's configuration, a paused \
-         rollout, a refused write, a deadline. For an image that cannot be pulled, a taint, a quota and pods \
-         that are refused it is True after five minutes. kstatus and Flux call this failed.\n\
-         - A crash loop and a lost node can recover without you.\n\
+         - A rollout is in progress from a change until it has completed once.\n\
+         - The operator lists pods, Events and nodes only while a managed resource is not ready. It does so \
+         immediately if the rollout had completed or a controller reports a failure, otherwise after 30 seconds \
+         without progress. While such a list fails, the conditions stay as they are for this generation.\n\
+         - `Stalled` is True where waiting does not help: an invalid image name or container configuration, a paused \
+         rollout, a rejected write, a deadline. For an image that cannot be pulled, a taint, a quota and rejected \
+         pods, it is True after five minutes. kstatus and Flux report this as failed.\n\
+         - A crash loop and a lost node can recover without manual action.\n\
          - Available and Progressing of an App are those of its Deployment.\n\n",
     );
     text.push_str(include_str!("../src/workload/health/table.md"));
     text.push_str(
         "\n# Actions\n\n\
-         Every `action` of an Event: what the operator tried.\n\n\
+         Every `action` of an Event: the operation of the operator.\n\n\
          | action | meaning |\n|---|---|\n",
     );
-    text.push_str("| `Elect` | A leader was to be elected. |\n");
+    text.push_str("| `Elect` | Elect a leader. |\n");
     for action in Action::ALL {
         text.push_str(&format!("| `{}` | {} |\n", action.as_str(), action.meaning()));
     }
     text
 }
 
-/// Returns where a reason is used. There is no catch-all arm: a new reason must be added here.
+/// Returns the place where a reason is used. There is no catch-all arm: a new reason must be added here.
 fn place(reason: Reason) -> &'static str {
     match reason {
         Reason::DeploymentCreated
@@ -220,9 +228,9 @@ fn place(reason: Reason) -> &'static str {
     }
 }
 
-/// The rights that `check` asks for are exactly those that are granted.
+/// The permissions that `check` requests are exactly those that are granted.
 #[test]
-fn the_rights_that_are_checked_are_those_of_the_rbac_artifacts() {
+fn the_checked_permissions_match_the_rbac_artifacts() {
     use std::collections::BTreeSet;
     use workload_operator::cli::check::{
         CLUSTER_RIGHTS, LEASE_RIGHTS, METRICS_RIGHTS, RIGHTS, Right,
@@ -249,7 +257,7 @@ fn the_rights_that_are_checked_are_those_of_the_rbac_artifacts() {
 /// Group, resource and verb of every rule of the `kind` in a file of artifacts/rbac.
 fn granted(file: &str, kind: &str) -> std::collections::BTreeSet<[String; 3]> {
     use serde::Deserialize;
-    let text = std::fs::read_to_string(format!("artifacts/rbac/{file}")).unwrap();
+    let text = fs::read_to_string(format!("artifacts/rbac/{file}")).unwrap();
     let objects = serde_yaml_ng::Deserializer::from_str(&text)
         .map(|document| serde_json::Value::deserialize(document).unwrap());
     let words = |value: &serde_json::Value| -> Vec<String> {
@@ -272,7 +280,7 @@ fn granted(file: &str, kind: &str) -> std::collections::BTreeSet<[String; 3]> {
 
 #[test]
 fn each_alert_has_its_runbook() {
-    let runbooks = std::fs::read_to_string("docs/ALERTS.md").unwrap();
+    let runbooks = fs::read_to_string("docs/ALERTS.md").unwrap();
     let mut sections: Vec<_> =
         runbooks.lines().filter_map(|line| line.strip_prefix("## ")).map(str::to_owned).collect();
     let (critical, _) = runbooks.split_once("\n# Warning\n").unwrap();
@@ -280,7 +288,7 @@ fn each_alert_has_its_runbook() {
     for component in ["monitoring", "memcached-monitoring"] {
         let file = format!("artifacts/components/{component}/prometheus-rule.yaml");
         let rules: serde_json::Value =
-            serde_yaml_ng::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+            serde_yaml_ng::from_str(&fs::read_to_string(file).unwrap()).unwrap();
         for group in rules["spec"]["groups"].as_array().unwrap() {
             for rule in group["rules"].as_array().unwrap() {
                 let name = rule["alert"].as_str().unwrap().to_owned();
@@ -296,4 +304,57 @@ fn each_alert_has_its_runbook() {
     sections.sort();
     alerts.sort();
     assert_eq!(sections, alerts, "docs/ALERTS.md has a section for each alert, and no other");
+}
+
+#[test]
+fn users_read_no_word_that_the_glossary_rejects() {
+    let contributing = fs::read_to_string("CONTRIBUTING.md").unwrap();
+    let (_, glossary) = contributing.split_once("| not | but |\n|---|---|\n").unwrap();
+    let (glossary, _) = glossary.split_once("\n\n").unwrap();
+    let rejected = glossary.lines().filter_map(|row| row.split('|').nth(1));
+    let rejected: Vec<String> = rejected.flat_map(|words| words.split(',')).map(plain).collect();
+    assert!(rejected.len() > 10, "{rejected:?}");
+
+    let mut texts = vec![("--help".to_owned(), help(&mut Cli::command()))];
+    for folder in ["docs", "artifacts", "crates/machinery", "template"] {
+        texts.extend(texts_below(Path::new(folder)));
+    }
+    texts.push(("README.md".to_owned(), fs::read_to_string("README.md").unwrap()));
+    for (place, text) in texts {
+        let text = plain(&text);
+        let found: Vec<_> = rejected.iter().filter(|word| text.contains(word.as_str())).collect();
+        assert!(
+            found.is_empty(),
+            "{place} has {found:?}: CONTRIBUTING.md says what to write instead"
+        );
+    }
+}
+
+/// Returns the words in lower case, with one space around each.
+fn plain(text: &str) -> String {
+    let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    words.fold(" ".to_owned(), |text, word| text + &word.to_lowercase() + " ")
+}
+
+/// Returns what `--help` prints for a command and its subcommands.
+fn help(command: &mut clap::Command) -> String {
+    let mut text = command.render_long_help().to_string();
+    for command in command.get_subcommands_mut() {
+        text += &help(command);
+    }
+    text
+}
+
+/// Returns the Markdown and YAML files of a folder, with their paths.
+fn texts_below(folder: &Path) -> Vec<(String, String)> {
+    let mut texts = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            texts.extend(texts_below(&path));
+        } else if path.extension().is_some_and(|it| it == "md" || it == "yaml") {
+            texts.push((path.display().to_string(), fs::read_to_string(&path).unwrap()));
+        }
+    }
+    texts
 }

@@ -1,5 +1,5 @@
-//! The cache against a model of the API server: what a reflector, a store and an informer guarantee
-//! together, under every fault that a real API server may show.
+//! The cache against a model of the API server: the guarantees of a reflector, a store and an informer
+//! together, under every fault that a real API server can show.
 //!
 //! Time is virtual and everything follows from a seed. A failure names its seed:
 //! `CACHE_SEED=123 cargo test --test cache` runs only that one, `CACHE_SEEDS=100000` runs more.

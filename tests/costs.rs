@@ -1,7 +1,7 @@
 //! Allocations of fixed pieces of work, compared with `tests/costs.json`: a guard against growing
 //! costs that gives the same result on a slow machine and on a busy one.
 //!
-//! `UPDATE_COSTS=1 cargo test --test costs` rewrites the file; say in the commit why it changed.
+//! `UPDATE_COSTS=1 cargo test --test costs` rewrites the file. State the reason in the commit.
 
 #![allow(clippy::unwrap_used)]
 
@@ -44,7 +44,7 @@ fn allocations<T>(work: impl FnOnce() -> T) -> u64 {
     after - before
 }
 
-/// The bytes held by what `make` returns.
+/// Returns the bytes that the result of `make` occupies.
 fn held<T>(make: impl FnOnce() -> T) -> u64 {
     let before = dhat::HeapStats::get().curr_bytes;
     let made = make();
@@ -78,7 +78,7 @@ fn wire(costs: &mut Costs) {
             assert_eq!(seen, COUNT);
         });
     };
-    // Run once before, so that one-time allocations are already made.
+    // Run once before, so that one-time allocations are not counted.
     watch();
     costs.insert("allocations of a watch event", allocations(watch));
 
@@ -124,7 +124,7 @@ fn stores(costs: &mut Costs) {
     costs.insert("bytes of an object itself", in_vec);
     drop(store);
     costs.insert("bytes that an object points to", held(|| object(0)) * COUNT as u64);
-    // Held together, as names and labels of equal text are.
+    // Strings are shared, as names and labels of equal text are.
     let texts: Vec<String> = (0..COUNT).map(|i| sample::json(i, 1)).collect();
     let whole = || -> Vec<Typed<Whole>> {
         texts.iter().map(|text| serde_json::from_str(text).expect("it is a Deployment")).collect()
@@ -159,7 +159,7 @@ fn queue(costs: &mut Costs) {
     costs.insert("allocations of add, get and done of a known key", allocations(turn));
 }
 
-/// Reads an object that is as desired, beside building what is desired.
+/// Reads an object that is as desired, and builds the desired state.
 fn ensuring(costs: &mut Costs) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let _context = runtime.enter();
@@ -192,7 +192,7 @@ fn ensuring(costs: &mut Costs) {
 }
 
 #[test]
-fn no_piece_of_work_allocates_more_than_it_did() {
+fn no_operation_allocates_more_than_recorded() {
     let _profiler = dhat::Profiler::builder().testing().build();
     let mut costs = Costs::new();
     wire(&mut costs);

@@ -18,8 +18,8 @@ use std::panic::catch_unwind;
 const RUNS: u64 = 2000;
 /// The longest mutated input, in bytes.
 const LONGEST: usize = 8 << 10;
-/// Words that mean something to one target or another.
-const WORDS: [&[u8]; 24] = [
+/// Tokens with a meaning for a target.
+const TOKENS: [&[u8]; 24] = [
     b"{",
     b"}",
     b"[",
@@ -47,37 +47,37 @@ const WORDS: [&[u8]; 24] = [
 ];
 
 #[test]
-fn a_watch_comes_out_the_same_however_it_is_torn() {
+fn a_watch_decodes_equally_in_any_chunks() {
     drive("watch");
 }
 
 #[test]
-fn a_list_comes_out_the_same_however_it_is_torn() {
+fn a_list_decodes_equally_in_any_chunks() {
     drive("list");
 }
 
 #[test]
-fn any_refusal_is_an_error_that_can_be_read() {
+fn any_refusal_is_a_readable_error() {
     drive("status");
 }
 
 #[test]
-fn versions_and_quantities_are_ordered_or_equal_whatever_they_are() {
+fn versions_and_quantities_have_a_consistent_order() {
     drive("numbers");
 }
 
 #[test]
-fn the_api_server_reads_the_selector_that_was_asked_for() {
+fn the_query_contains_the_requested_selector() {
     drive("query");
 }
 
 #[test]
-fn no_operations_of_the_queue_lose_a_key_or_run_one_twice() {
+fn the_queue_never_loses_a_key_or_runs_it_twice() {
     drive("queue");
 }
 
 #[test]
-fn whatever_the_metrics_server_is_sent_it_answers_the_next_one() {
+fn the_metrics_server_responds_after_any_input() {
     drive("metrics");
 }
 
@@ -91,7 +91,7 @@ fn every_target_has_a_binary_for_cargo_fuzz() {
     }
 }
 
-/// Gives a target its seeds, then mutations of them.
+/// Runs a target with its seeds, then with mutations of them.
 fn drive(name: &str) {
     let var = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
     let (_, target) = targets::TARGETS.iter().find(|(known, _)| *known == name).unwrap();
@@ -124,7 +124,7 @@ fn attempt(name: &str, target: fn(&[u8]), input: &[u8]) {
     }
 }
 
-/// Makes one change, of the kinds that fuzzers make.
+/// Makes one change of a kind that fuzzers make.
 fn mutate(input: &mut Vec<u8>, seeds: &[Vec<u8>], rng: &mut fastrand::Rng) {
     let at = rng.usize(..=input.len());
     let to = (at + rng.usize(..=16)).min(input.len());
@@ -143,7 +143,7 @@ fn mutate(input: &mut Vec<u8>, seeds: &[Vec<u8>], rng: &mut fastrand::Rng) {
         }
         5 => input.truncate(at),
         _ => {
-            let word = rng.choice(WORDS).unwrap();
+            let word = rng.choice(TOKENS).unwrap();
             input.splice(at..to, word.iter().copied());
         }
     }

@@ -51,15 +51,15 @@ pub fn list(data: &[u8]) {
     let whole = items(vec![Bytes::copy_from_slice(data)]);
     assert_eq!(items(torn(data)), whole, "it depends on how it is torn");
     assert_eq!(items(single(data)), whole, "it depends on how it is torn");
-    if is_whole(&whole) {
+    if is_complete(&whole) {
         let end = rng(data).usize(..=data.len());
         let (begun, rest) = data.split_at(end);
-        let ended = is_whole(&items(vec![Bytes::copy_from_slice(begun)]));
+        let ended = is_complete(&items(vec![Bytes::copy_from_slice(begun)]));
         assert!(!ended || rest.iter().all(u8::is_ascii_whitespace), "a part is taken for all");
     }
 }
 
-fn is_whole(items: &[String]) -> bool {
+fn is_complete(items: &[String]) -> bool {
     items.last().is_some_and(|end| end.starts_with("end "))
 }
 

@@ -25,11 +25,11 @@ use crate::workload::{BudgetSettings, Condition, EnvVar, PodSettings, Resources,
         label_selector_path = ".status.selector"
     ),
     category = "workloads",
-    doc = "A program that runs in a number of pods and, if it has ports, a Service of the same name.",
+    doc = "Runs an image in a number of pods. If it has ports, a Service with the same name sends requests to the pods.",
     printcolumn(name = "Replicas", type_ = "integer", json_path = ".spec.replicas", description = "Number of pods."),
-    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status", description = "True if everything is as the spec says."),
-    printcolumn(name = "Available", type_ = "integer", json_path = ".status.availableReplicas", description = "Pods that can be used."),
-    printcolumn(name = "Image", type_ = "string", json_path = ".spec.image", priority = 1, description = "The image that runs."),
+    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status", description = "True if the managed resources match the spec and are ready."),
+    printcolumn(name = "Available", type_ = "integer", json_path = ".status.availableReplicas", description = "Number of available pods."),
+    printcolumn(name = "Image", type_ = "string", json_path = ".spec.image", priority = 1, description = "Container image."),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     validation = schema::dns_label_name("the Service and the container"),
 )]
@@ -39,7 +39,7 @@ use crate::workload::{BudgetSettings, Condition, EnvVar, PodSettings, Resources,
 #[x_kube(validation = (
     "!has(oldSelf.serviceAccountName) || oldSelf.serviceAccountName == '' || (has(self.serviceAccountName) && \
      self.serviceAccountName != '')",
-    "`serviceAccountName` cannot be left out once it was set: set 'default'",
+    "`serviceAccountName` cannot be removed; set it to 'default' instead",
 ))]
 #[x_kube(validation = schema::no_root_if_restricted())]
 #[x_kube(validation = schema::probes_a_named_port("readinessProbe"))]
@@ -50,103 +50,103 @@ pub struct Spec {
     #[serde(default = "one")]
     #[schemars(range(min = 0))]
     pub replicas: i32,
-    /// The image that runs, for example 'nginx:1.27'.
+    /// Container image, for example 'nginx:1.27'.
     #[schemars(length(max = 512))]
     #[x_kube(validation = schema::image())]
     pub image: InternedStr,
-    /// When nodes pull the image: 'IfNotPresent' (the default), 'Always' or 'Never'. An image that is on a node lets
-    /// pods start there while the registry does not respond.
+    /// When nodes pull the image: 'IfNotPresent' (the default), 'Always' or 'Never'. With 'IfNotPresent', a pod can
+    /// start without the registry on a node that already has the image.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     #[schemars(extend("enum" = ["IfNotPresent", "Always", "Never", ""]))]
     pub image_pull_policy: InternedStr,
-    /// Limits and requests of the container.
+    /// Resource limits and requests of the container.
     #[serde(default, skip_serializing_if = "Resources::is_empty")]
     pub resources: Resources,
-    /// Environment variables of the container. Their order counts only where one refers to
-    /// another with $(NAME).
+    /// Environment variables of the container. Their order matters only if one refers to another with $(NAME).
     #[serde(default)]
     #[schemars(length(max = 256), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     #[x_kube(validation = schema::sum_of_values())]
     pub envs: Box<[EnvVar]>,
-    /// Ports of the Service. Without any there is no Service.
+    /// Ports of the Service. Without ports, there is no Service.
     #[serde(default)]
     #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["port", "protocol"]))]
     // '' is TCP too, and the list's keys do not know that.
     #[x_kube(validation = (
         "self.all(p, p.protocol != '' || !self.exists(q, q.port == p.port && q.protocol == 'TCP'))",
-        "each of `ports` must have a `port` and `protocol` of its own",
+        "two of `ports` must not have the same `port` and `protocol`",
     ))]
     #[x_kube(validation = (
         "self.all(p, !has(p.name) || p.name == '' || self.exists_one(q, has(q.name) && q.name == p.name)) && \
          self.all(p, !has(p.nodePort) || p.nodePort == 0 || self.exists_one(q, has(q.nodePort) && q.nodePort == \
          p.nodePort && (q.protocol == p.protocol || [q.protocol, p.protocol].all(r, r in ['', 'TCP']))))",
-        "each of `ports` must have a `name` and a `nodePort` of its own, where it has one",
+        "two of `ports` must not have the same `name` or `nodePort`",
     ))]
     // A name stands for the number of the one port that has it: with a second port, nothing would say which of the two
     // numbers the container has. `in` is not charged for the length of what it compares, as `==` is.
     #[x_kube(validation = (
         "self.all(p, !has(p.targetPort) || type(p.targetPort) == int || p.targetPort in [''] || \
          self.exists_one(q, has(q.targetPort) && q.targetPort in [p.targetPort]))",
-        "a name as `targetPort` must belong to one of `ports` only: where several lead to the same port of the \
-         container, write its number",
+        "two of `ports` must not have the same name as `targetPort`; if several ports lead to the same port of the \
+         container, use its number",
     ))]
     pub ports: Box<[ServicePort]>,
-    /// The program, in place of the image's entry point.
+    /// Entrypoint of the container. Defaults to the image's ENTRYPOINT.
     #[serde(default, skip_serializing_if = "<[InternedStr]>::is_empty")]
     #[schemars(length(max = 64), inner(length(max = 4096)))]
     pub command: Box<[InternedStr]>,
-    /// The arguments, in place of the image's.
+    /// Arguments of the entrypoint. Defaults to the image's CMD.
     #[serde(default, skip_serializing_if = "<[InternedStr]>::is_empty")]
     #[schemars(length(max = 64), inner(length(max = 4096)))]
     pub args: Box<[InternedStr]>,
-    /// Passes while a pod can take requests: the Service sends none to one that is not ready.
+    /// Readiness probe. The Service sends requests only to pods that pass it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Probe>")]
     pub readiness_probe: Option<Box<Value>>,
-    /// Fails when the container has to be restarted.
+    /// Liveness probe. The container restarts when it fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Probe>")]
     pub liveness_probe: Option<Box<Value>>,
-    /// Passes once the program has started; the other probes wait for it.
+    /// Startup probe. The other probes start after it has passed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Probe>")]
     pub startup_probe: Option<Box<Value>>,
-    /// Files of ConfigMaps, Secrets, claims, and empty directories.
+    /// Volumes of the container: ConfigMaps, Secrets, PersistentVolumeClaims and empty directories.
     #[serde(default, skip_serializing_if = "<[Value]>::is_empty")]
     #[schemars(with = "Vec<Volume>", length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     #[x_kube(validation = (
         "self.all(v, self.exists_one(w, w.mountPath == v.mountPath))",
-        "each of `volumes` must have a `mountPath` of its own",
+        "two of `volumes` must not have the same `mountPath`",
     ))]
     pub volumes: Box<[Value]>,
-    /// The ServiceAccount of the pods. Once set it cannot be left out: set 'default' to go back.
+    /// ServiceAccount of the pods. Once set, the field cannot be removed. To return to the default, set it to
+    /// 'default'.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     #[schemars(length(max = 253))]
     #[x_kube(validation = schema::optional_name_in("serviceAccountName"))]
     pub service_account_name: InternedStr,
-    /// 'Restricted' has the container run as Pod Security 'restricted' asks: not as root, and without
-    /// capabilities.
+    /// With 'Restricted', the container meets the Pod Security Standard 'restricted': it does not run as root and has
+    /// no capabilities.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     #[schemars(extend("enum" = ["Restricted", ""]))]
     pub security_profile: InternedStr,
-    /// The number of the user that the container runs as; the image's if absent.
+    /// ID of the user that runs the container. Defaults to the image's user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 2_147_483_647))]
     pub run_as_user: Option<i64>,
-    /// The number of the group that volumes belong to; `runAsUser` if absent, `securityProfile` is
-    /// 'Restricted', and there are volumes.
+    /// ID of the group that owns the volumes. Defaults to `runAsUser` if `securityProfile` is 'Restricted' and there
+    /// are volumes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 2_147_483_647))]
     pub fs_group: Option<i64>,
-    /// Replacement of old pods by those of a new template. If absent: 'Recreate' with a claim that is not `readOnly`,
-    /// since a new pod on another node could wait for the volume for ever, and 'RollingUpdate' otherwise.
+    /// How new pods replace old pods. Defaults to 'RollingUpdate'. Defaults to 'Recreate' if a PersistentVolumeClaim is
+    /// not `readOnly`, because a new pod on another node could wait for the volume forever.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strategy: Option<Box<Strategy>>,
-    /// Seconds for which a pod must be ready before it counts as available; 0 if absent.
+    /// Seconds that a pod must be ready before it counts as available. Defaults to 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 3600))]
     pub min_ready_seconds: Option<i32>,
-    /// Bound on the pods that a drain of nodes takes away at a time; none if absent.
+    /// Limit on the pods that can be evicted at the same time, for example by a node drain. Defaults to no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_disruption_budget: Option<Box<BudgetSettings>>,
     /// Settings of the pods. A change restarts the pods.
@@ -158,31 +158,30 @@ pub struct Spec {
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
-    /// The metadata.generation that this status speaks of; -1 while no controller has seen the
-    /// object.
+    /// The metadata.generation that this status describes. It is -1 until a controller has seen the object.
     #[serde(default = "crate::schema::unseen")]
     #[schemars(range(min = -1))]
     pub observed_generation: i64,
     /// Number of pods.
     #[serde(default)]
     pub replicas: i32,
-    /// Number of pods of the newest template.
+    /// Number of pods with the current template.
     #[serde(default)]
     pub updated_replicas: i32,
     /// Number of ready pods.
     #[serde(default)]
     pub ready_replicas: i32,
-    /// Number of pods that can be used.
+    /// Number of available pods.
     #[serde(default)]
     pub available_replicas: i32,
-    /// Selects the pods; read by HorizontalPodAutoscalers through the scale subresource.
+    /// Label selector of the pods. HorizontalPodAutoscalers read it through the scale subresource.
     #[serde(default)]
     #[schemars(length(max = 512))]
     pub selector: InternedStr,
-    /// Number of missing pods.
+    /// Number of unavailable pods.
     #[serde(default)]
     pub unavailable_replicas: i32,
-    /// Ready, Reconciling, Stalled and Degraded sum up; the others are the Deployment's.
+    /// Ready, Reconciling, Stalled and Degraded summarize the state. The other conditions are those of the Deployment.
     #[serde(default)]
     #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Box<[Condition]>,

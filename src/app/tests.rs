@@ -1,4 +1,4 @@
-//! An App's children and its status, sentence by sentence.
+//! The owned objects and the status of an App.
 
 use std::collections::BTreeSet;
 
@@ -32,7 +32,7 @@ fn ports(app: &App) -> (Value, Value) {
     (service.unwrap_or_default()["ports"].clone(), container["ports"].clone())
 }
 
-fn said(app: &App, deployment_status: Value) -> Status {
+fn status_with(app: &App, deployment_status: Value) -> Status {
     let mut object = wire(app, &desired(app).deployment);
     object["status"] = deployment_status;
     let deployment: Deployment = child(&object);
@@ -41,7 +41,7 @@ fn said(app: &App, deployment_status: Value) -> Status {
 }
 
 #[test]
-fn the_samples_pod_template_is_the_one_that_runs_already() {
+fn the_pod_template_of_the_sample_is_unchanged() {
     let template = desired(&sample()).deployment.spec.template;
     assert_golden("nginx-app.json", &serde_json::to_value(template).unwrap());
 }
@@ -63,7 +63,7 @@ fn volumes_are_split_into_the_source_and_the_path() {
 }
 
 #[test]
-fn the_container_is_named_as_the_app_and_has_what_the_spec_says() {
+fn the_container_has_the_apps_name_and_the_fields_of_the_spec() {
     let container = desired(&sample()).deployment.spec.template.spec.containers[0].clone();
     assert_eq!(container.name, "nginx-app");
     let container = serde_json::to_value(container).unwrap();
@@ -72,7 +72,7 @@ fn the_container_is_named_as_the_app_and_has_what_the_spec_says() {
 }
 
 #[test]
-fn the_deadline_leaves_pods_the_time_that_the_spec_gives_them() {
+fn the_deadline_includes_probes_min_ready_seconds_and_the_grace_period() {
     let deadline = |more: Value| {
         let mut spec = json!({"image": "shop:1"});
         spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -90,9 +90,9 @@ fn the_deadline_leaves_pods_the_time_that_the_spec_gives_them() {
     assert_eq!(deadline(json!({"pod": grace, "strategy": {"type": "Recreate"}})), Some(2400));
 }
 
-/// Whatever its tag is: an image on the node lets pods start while the registry does not respond.
+/// This holds for every tag: with the image on the node, pods start even while the registry does not respond.
 #[test]
-fn an_image_is_pulled_if_it_is_not_there_unless_the_spec_says_otherwise() {
+fn the_default_image_pull_policy_is_if_not_present() {
     let policy = |image: &str, policy: &str| {
         let mut app = sample();
         (app.spec.image, app.spec.image_pull_policy) = (image.into(), policy.into());
@@ -120,7 +120,7 @@ fn without_ports_there_is_no_service() {
 }
 
 #[test]
-fn the_container_listens_on_the_target_a_number_a_name_or_the_port_itself() {
+fn the_container_port_is_the_target_port_or_else_the_port() {
     let app = with_ports(&json!([
         { "port": 8080, "targetPort": 80 },
         { "port": 443, "targetPort": "https" },
@@ -138,7 +138,7 @@ fn the_container_listens_on_the_target_a_number_a_name_or_the_port_itself() {
 }
 
 #[test]
-fn two_ports_with_one_target_make_one_port_of_the_container() {
+fn two_ports_with_the_same_target_share_a_container_port() {
     let (_, container) = ports(&with_ports(&json!([
         { "name": "a", "port": 81, "targetPort": 80 },
         { "name": "b", "port": 82, "targetPort": 80 },
@@ -147,9 +147,9 @@ fn two_ports_with_one_target_make_one_port_of_the_container() {
     assert_eq!(container, json!([{ "containerPort": 80, "protocol": "TCP", "name": "web" }]));
 }
 
-/// Clients in Go write what is not set as 0 or as an empty text.
+/// Go clients write unset fields as 0 or as an empty string.
 #[test]
-fn a_port_of_zero_values_is_that_port_without_them() {
+fn zero_values_of_a_port_mean_unset_fields() {
     let zero =
         json!([{ "port": 80, "targetPort": 0, "nodePort": 0, "name": "", "appProtocol": "" }]);
     assert_eq!(desired(&with_ports(&zero)), desired(&with_ports(&json!([{ "port": 80 }]))));
@@ -158,7 +158,7 @@ fn a_port_of_zero_values_is_that_port_without_them() {
 }
 
 #[test]
-fn a_single_port_needs_no_name_and_several_get_one_each() {
+fn only_several_ports_get_generated_names() {
     let (service, _) = ports(&with_ports(&json!([{ "port": 80 }])));
     assert_eq!(service[0].get("name"), None);
     let (service, _) = ports(&with_ports(&json!([
@@ -169,19 +169,19 @@ fn a_single_port_needs_no_name_and_several_get_one_each() {
 }
 
 #[test]
-fn a_node_port_makes_the_service_one_of_that_type() {
+fn a_node_port_sets_the_service_type_node_port() {
     let kind = |app: &App| desired(app).service.unwrap().spec.kind;
     assert_eq!(kind(&sample()), "");
     assert_eq!(kind(&with_ports(&json!([{ "port": 80, "nodePort": 30080 }]))), "NodePort");
 }
 
 #[test]
-fn the_status_is_the_deployments_and_the_summary() {
+fn the_status_contains_the_deployments_conditions_and_the_summary() {
     let mut app = sample();
     app.meta.generation = 4;
     let mut there = rolled_out(2);
     there["unavailableReplicas"] = json!(0);
-    let status = said(&app, there);
+    let status = status_with(&app, there);
     assert_eq!(status.observed_generation, 4, "the App's own generation, as everywhere");
     assert_eq!((status.replicas, status.updated_replicas, status.ready_replicas), (2, 2, 2));
     assert_eq!((status.available_replicas, status.unavailable_replicas), (2, 0));
@@ -199,9 +199,9 @@ fn the_status_is_the_deployments_and_the_summary() {
     );
 }
 
-/// `unavailableReplicas` of the Deployment's older spec would say that none are missing.
+/// `unavailableReplicas` of the older spec would report that no replica is missing.
 #[test]
-fn missing_replicas_are_those_of_this_spec() {
+fn unavailable_replicas_are_counted_for_the_current_spec() {
     let app = sample();
     let health = Health::paused(false);
     let found = found(None, health);
@@ -215,14 +215,14 @@ fn missing_replicas_are_those_of_this_spec() {
 }
 
 #[test]
-fn the_order_of_the_deployments_conditions_is_of_no_account() {
+fn the_order_of_the_deployments_conditions_does_not_matter() {
     let mut reversed = rolled_out(2);
     reversed["conditions"].as_array_mut().unwrap().reverse();
     let kinds =
         |status: Status| status.conditions.iter().map(|c| c.kind.clone()).collect::<Vec<_>>();
-    let order = kinds(said(&sample(), rolled_out(2)));
+    let order = kinds(status_with(&sample(), rolled_out(2)));
     assert_eq!(order, ["Ready", "Available", "Progressing", "Degraded"]);
-    assert_eq!(kinds(said(&sample(), reversed)), order);
+    assert_eq!(kinds(status_with(&sample(), reversed)), order);
 }
 
 /// Ports that the schema allows.
@@ -264,7 +264,7 @@ fn any_ports() -> impl Strategy<Value = Vec<Value>> {
 
 proptest! {
     #[test]
-    fn any_ports_make_a_service_and_a_container_that_the_api_takes(spec in any_ports()) {
+    fn any_valid_ports_give_a_valid_service_and_container(spec in any_ports()) {
         let (service, container) = ports(&with_ports(&json!(spec)));
         let service = service.as_array().cloned().unwrap_or_default();
         prop_assert_eq!(service.len(), spec.len());
@@ -293,7 +293,7 @@ proptest! {
     }
 
     #[test]
-    fn the_order_of_ports_is_of_no_account(spec in any_ports().prop_shuffle()) {
+    fn the_order_of_ports_does_not_matter(spec in any_ports().prop_shuffle()) {
         let (_, container) = ports(&with_ports(&json!(spec)));
         let reversed: Vec<_> = spec.iter().rev().cloned().collect();
         prop_assert_eq!(ports(&with_ports(&json!(reversed))).1, container);
@@ -301,7 +301,7 @@ proptest! {
 }
 
 #[test]
-fn a_name_that_is_not_taken_is_the_same_in_any_order() {
+fn generated_port_names_do_not_depend_on_the_order() {
     let spec = [json!({ "port": 2 }), json!({ "port": 1 }), json!({ "port": 3, "name": "x" })];
     let names = |spec: Vec<Value>| {
         let (service, _) = ports(&with_ports(&json!(spec)));

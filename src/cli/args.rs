@@ -32,23 +32,23 @@ pub struct Cli {
 pub enum Command {
     /// Run the operator (the default).
     Run(Box<RunArgs>),
-    /// Print the CustomResourceDefinitions, to be piped into `kubectl apply --server-side -f -`.
+    /// Print the CustomResourceDefinitions for `kubectl apply --server-side -f -`.
     Crds {
-        /// The most instances that a Memcached may have.
+        /// Maximum size of a Memcached.
         #[arg(long, env = "MEMCACHED_MAX_SIZE", value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(3..=8))]
         memcached_max_size: u8,
     },
-    /// Check whether the cluster is compatible with this binary. Changes nothing.
+    /// Check whether the cluster is compatible with this binary. Read-only.
     Check(Box<CheckArgs>),
-    /// Show what this version would change in the cluster. Changes nothing: every write is a dry run.
+    /// Show what this version would change in the cluster. All writes are dry runs.
     Plan(Box<PlanArgs>),
-    /// Say what keeps a custom resource from being ready. Changes nothing.
+    /// Explain why a custom resource is not ready. Read-only.
     Status(Box<StatusArgs>),
-    /// Print all that a cluster needs, to be piped into `kubectl apply --server-side -f -`.
+    /// Print all installation manifests for `kubectl apply --server-side -f -`.
     Manifests(Box<ManifestsArgs>),
-    /// Print a shell's completions: source <(workload-operator completions bash)
+    /// Print shell completions: source <(workload-operator completions bash)
     Completions {
-        /// Which shell.
+        /// Shell.
         shell: clap_complete::Shell,
     },
 }
@@ -56,12 +56,12 @@ pub enum Command {
 /// Address of the API server, and the account.
 #[derive(Debug, Clone, Args)]
 pub struct ConnectionArgs {
-    /// Path to the kubeconfig file. Without it: the KUBECONFIG environment variable, ~/.kube/config, or in a
-    /// cluster the pod's ServiceAccount.
+    /// Path to the kubeconfig file. Defaults to the KUBECONFIG environment variable, ~/.kube/config, or the pod's
+    /// ServiceAccount.
     #[arg(long, global = true, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
-    /// The kubeconfig's context to use instead of its current one.
+    /// Context of the kubeconfig file. Defaults to its current context.
     #[arg(long, global = true, env = "KUBE_CONTEXT", value_name = "NAME")]
     pub context: Option<String>,
 }
@@ -69,8 +69,8 @@ pub struct ConnectionArgs {
 /// The custom resources that are reconciled, and how.
 #[derive(Debug, Clone, Args)]
 pub struct WorkloadArgs {
-    /// Work in this namespace only (repeat it, or separate with commas, for several). A Role in
-    /// each is then enough; without it, all namespaces.
+    /// Namespaces to watch (comma-separated or repeated). In each of them, a Role is sufficient. Defaults to all
+    /// namespaces.
     #[arg(
         long = "watch-namespace",
         visible_alias = "namespace",
@@ -81,32 +81,31 @@ pub struct WorkloadArgs {
     )]
     pub namespaces: Vec<String>,
 
-    /// The controllers to run. Without it, all of them.
+    /// Controllers to run (comma-separated or repeated). Defaults to all controllers.
     #[arg(long, env = "CONTROLLERS", value_name = "KIND", value_delimiter = ',')]
     pub controllers: Vec<ControllerName>,
 
-    /// The image that memcached pods run. Without it, a Memcached without `image` gets no Deployment, and its
-    /// conditions say so.
+    /// Image of memcached. Without it, the operator creates no Deployment for a Memcached without `image`, and reports
+    /// this in its conditions.
     #[arg(long, env = "MEMCACHED_IMAGE", value_name = "IMAGE")]
     pub memcached_image: Option<String>,
 
-    /// The image of the exporter, for each Memcached that has one and names no image.
+    /// Image of the exporter, for each Memcached whose `exporter` has no `image`.
     #[arg(long, env = "MEMCACHED_EXPORTER_IMAGE", value_name = "IMAGE")]
     pub memcached_exporter_image: Option<String>,
 
-    /// Memcacheds that get a new one of these images at a time: a number, or a percentage of those that run one.
-    /// The others keep theirs until it is their turn. Without it, 5%; at least one.
+    /// Number or percentage of Memcacheds that change to a new default image at the same time. The others keep the
+    /// previous image until then. Defaults to 5%, and is at least 1.
     #[arg(long, env = "MAX_IMAGE_ROLLOUTS", value_name = "NUMBER")]
     pub max_image_rollouts: Option<Limit>,
 
-    /// Directories of nodes that GenericDaemons may use, with all that is below them (repeat it, or separate
-    /// with commas). Without it, none.
+    /// Directories of nodes that GenericDaemons can mount, including everything below them (comma-separated or
+    /// repeated). Defaults to none.
     #[arg(long, env = "ALLOWED_HOST_PATHS", value_name = "PATH", value_delimiter = ',', value_parser = directory)]
     pub allowed_host_paths: Vec<String>,
 
-    /// Labels of custom resources that their children and pods get, too (repeat it, or separate with commas): keys, or
-    /// beginnings of keys with '*' at the end, such as team or example.com/*. A change of such a label restarts
-    /// pods. Without it, none.
+    /// Labels that managed resources and pods inherit from their custom resource (comma-separated or repeated): keys
+    /// such as team, or prefixes such as example.com/*. A change of such a label restarts the pods. Defaults to none.
     #[arg(long, env = "INHERITED_LABELS", value_name = "KEY", value_delimiter = ',', value_parser = inheritable)]
     pub inherited_labels: Vec<String>,
 }
@@ -122,35 +121,35 @@ pub struct RunArgs {
     #[command(flatten)]
     pub workloads: WorkloadArgs,
 
-    /// Objects of one kind that are reconciled at a time.
+    /// Number of concurrent reconciliations of each kind.
     #[arg(long, env = "WORKERS", value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub workers: u16,
 
-    /// Only write while holding a Lease, so that several replicas can run and one works.
+    /// Enable leader election. Only the replica that holds the Lease writes.
     #[arg(long, env = "LEADER_ELECT", num_args = 0..=1, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub leader_elect: bool,
 
-    /// The namespace of the Lease. Without it: the pod's own, else the first --watch-namespace, else
+    /// Namespace of the Lease. Defaults to the namespace of the pod, else to the first --watch-namespace, else to
     /// workload-operator-system.
     #[arg(long, env = "LEADER_ELECT_NAMESPACE", value_name = "NAME")]
     pub leader_elect_namespace: Option<String>,
 
-    /// Time for which a Lease that is not renewed keeps others out.
+    /// Time after which other replicas can take a Lease that is not renewed.
     #[arg(long, env = "LEADER_ELECT_LEASE_DURATION", value_name = "TIME", default_value = "15s", value_parser = duration)]
     pub leader_elect_lease_duration: Duration,
 
-    /// Time for which a leader tries to renew before it stops working. Shorter than the Lease; and never
-    /// longer than half of it less 2s (of a Lease of less than 12s: than a third of it), 5.5s by
-    /// default, in case its clock is slow.
+    /// Time that the leader tries to renew the Lease before it stops writing. Must be shorter than the Lease duration.
+    /// In case its clock is slow, the leader tries for at most half of the Lease duration minus 2s (for a duration
+    /// below 12s, a third of it): 5.5s by default.
     #[arg(long, env = "LEADER_ELECT_RENEW_DEADLINE", value_name = "TIME", default_value = "10s", hide_default_value = true, value_parser = duration)]
     pub leader_elect_renew_deadline: Duration,
 
-    /// The pause between two tries to take or renew the Lease.
+    /// Pause between two attempts to acquire or renew the Lease.
     #[arg(long, env = "LEADER_ELECT_RETRY_PERIOD", value_name = "TIME", default_value = "2s", value_parser = duration)]
     pub leader_elect_retry_period: Duration,
 
-    /// Address of /metrics: IP:PORT, or :PORT for every address (IPv4 and IPv6), port 0 for any
-    /// free one; 0 alone switches it off.
+    /// Address of /metrics: IP:PORT, :PORT for all addresses (IPv4 and IPv6), or 0 to disable it. Port 0 selects a free
+    /// port.
     #[arg(
         long,
         env = "METRICS_BIND_ADDRESS",
@@ -159,23 +158,22 @@ pub struct RunArgs {
     )]
     pub metrics_bind_address: BindAddress,
 
-    /// Serve /metrics over TLS, and only to clients that the API server lets read the non-resource URL
-    /// /metrics; `false`: over plain HTTP, to anyone. Without it: true, unless the address is a loopback
-    /// address.
+    /// Serve /metrics over TLS, to clients with permission to get the non-resource URL /metrics. With `false`, serve it
+    /// over plain HTTP to all clients. Defaults to true, or to false on a loopback address.
     #[arg(long, env = "METRICS_SECURE", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     pub metrics_secure: Option<bool>,
 
-    /// The certificate of /metrics (PEM; renewed files are picked up). Without it, one that the operator
-    /// signs itself at each start.
+    /// Certificate of /metrics (PEM). The operator reloads the file when it changes. Defaults to a self-signed
+    /// certificate.
     #[arg(long, env = "METRICS_CERTIFICATE", value_name = "FILE", requires = "metrics_key")]
     pub metrics_certificate: Option<PathBuf>,
 
-    /// The certificate's key (PEM).
+    /// Private key of the certificate (PEM).
     #[arg(long, env = "METRICS_KEY", value_name = "FILE", requires = "metrics_certificate")]
     pub metrics_key: Option<PathBuf>,
 
-    /// Address of /healthz and /readyz, over plain HTTP: IP:PORT, or :PORT for every address (IPv4 and
-    /// IPv6), port 0 for any free one; 0 alone switches it off. Not the port of /metrics.
+    /// Address of /healthz and /readyz (plain HTTP): IP:PORT, :PORT for all addresses (IPv4 and IPv6), or 0 to disable
+    /// them. Port 0 selects a free port. Must differ from the port of /metrics.
     #[arg(
         long,
         env = "HEALTH_PROBE_BIND_ADDRESS",
@@ -184,26 +182,27 @@ pub struct RunArgs {
     )]
     pub health_probe_bind_address: BindAddress,
 
-    /// Longest time that an API call may take; one without an answer by then has failed and is tried again.
-    /// The API server queues a call for up to 15 s when it has too many. A list may take 65 s to
-    /// begin, and a write --write-deadline.
+    /// Timeout of a request to the API server. The operator retries requests that time out. An overloaded API server
+    /// queues requests for up to 15 s. Exceptions: a list has 65 s for its first byte, and a write has
+    /// --write-deadline.
     #[arg(long, env = "API_DEADLINE", value_name = "TIME", default_value = "20s", value_parser = duration)]
     pub api_deadline: Duration,
 
-    /// Longest time that a write may take. Admission webhooks may take 30 s each, and the API server gives up after 60 s.
+    /// Timeout of a write to the API server. An admission webhook can take 30 s, and the API server itself stops after
+    /// 60 s.
     #[arg(long, env = "WRITE_DEADLINE", value_name = "TIME", default_value = "65s", value_parser = duration)]
     pub write_deadline: Duration,
 
-    /// Longest time that SIGTERM waits for what is under way. Keep it 15 s below the pod's
-    /// terminationGracePeriodSeconds: Events are sent and the lease is released after it.
+    /// Time that running reconciliations have to finish after SIGTERM. Keep it 15 s below the pod's
+    /// terminationGracePeriodSeconds: afterwards, the operator sends Events and releases the Lease.
     #[arg(long, env = "SHUTDOWN_GRACE", value_name = "TIME", default_value = "25s", value_parser = duration)]
     pub shutdown_grace: Duration,
 
-    /// Level of the log: error, warn, info, debug, trace, or RUST_LOG's finer syntax.
+    /// Log level: error, warn, info, debug, trace, or a filter in the syntax of RUST_LOG.
     #[arg(long, env = "RUST_LOG", value_name = "LEVEL", default_value = "info")]
     pub log_level: String,
 
-    /// text for people, json for machines, auto: text on a terminal.
+    /// Log format.
     #[arg(long, env = "LOG_FORMAT", value_name = "FORMAT", default_value = "auto")]
     pub log_format: LogFormat,
 }
@@ -280,9 +279,9 @@ pub enum ControllerName {
 pub enum LogFormat {
     /// Text on a terminal, JSON elsewhere.
     Auto,
-    /// For people.
+    /// Human-readable text.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
@@ -322,9 +321,7 @@ impl std::str::FromStr for BindAddress {
         }
         let full = if text.starts_with(':') { format!("[::]{text}") } else { text.to_owned() };
         full.parse().map(|address| BindAddress(Some(address))).map_err(|_| {
-            format!(
-                "'{text}' has to be IP:PORT such as 127.0.0.1:8080, :PORT, or 0 to switch it off"
-            )
+            format!("'{text}' must be IP:PORT such as 127.0.0.1:8080, :PORT, or 0 to switch it off")
         })
     }
 }
@@ -365,7 +362,7 @@ pub(super) fn namespace(text: &str) -> Result<String, String> {
     let is_blank = name.is_empty() && !text.is_empty();
     if is_blank || !is_label || name.starts_with('-') || name.ends_with('-') {
         return Err(format!(
-            "'{name}' has to be the name of a namespace: at most 63 of a-z, 0-9 and '-', not at its ends"
+            "'{name}' must be the name of a namespace: at most 63 of a-z, 0-9 and '-', not at its ends"
         ));
     }
     Ok(name.to_owned())
@@ -385,7 +382,7 @@ fn directory(text: &str) -> Result<String, String> {
     if is_plain {
         Ok(text.to_owned())
     } else {
-        Err(format!("'{text}' has to be a path such as /var/log"))
+        Err(format!("'{text}' must be a path such as /var/log"))
     }
 }
 
@@ -401,27 +398,27 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 /// Settings of `manifests`.
 #[derive(Debug, Clone, Args)]
 pub struct ManifestsArgs {
-    /// The operator's image.
+    /// Image of the operator.
     #[arg(long, env = "OPERATOR_IMAGE", value_name = "IMAGE")]
     pub image: Option<String>,
 
-    /// The namespace of the operator.
+    /// Namespace of the operator.
     #[arg(short, long, env = "OPERATOR_NAMESPACE", value_name = "NAME", default_value = super::NAMESPACE, value_parser = one_namespace)]
     pub namespace: String,
 
-    /// Replicas of the operator, of which one works.
+    /// Number of replicas of the operator, one of which is the leader.
     #[arg(long, env = "OPERATOR_REPLICAS", value_name = "N", default_value_t = 1)]
     pub replicas: u8,
 
-    /// The image that memcached pods run.
+    /// Image of memcached.
     #[arg(long, env = "MEMCACHED_IMAGE", value_name = "IMAGE")]
     pub memcached_image: Option<String>,
 
-    /// The image of memcached's exporter.
+    /// Image of memcached's exporter.
     #[arg(long, env = "MEMCACHED_EXPORTER_IMAGE", value_name = "IMAGE")]
     pub memcached_exporter_image: Option<String>,
 
-    /// The most instances that a Memcached may have.
+    /// Maximum size of a Memcached.
     #[arg(long, env = "MEMCACHED_MAX_SIZE", value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(3..=8))]
     pub memcached_max_size: u8,
 }
@@ -472,11 +469,11 @@ mod tests {
         );
         let all = parsed(&["--metrics-bind-address=:8443"]).metrics_bind_address;
         assert_eq!(all, BindAddress(Some("[::]:8443".parse().unwrap())), "of both families");
-        assert!(refused(&["--metrics-bind-address=here"]).contains("has to be IP:PORT"));
+        assert!(refused(&["--metrics-bind-address=here"]).contains("must be IP:PORT"));
     }
 
     #[test]
-    fn metrics_are_secure_except_on_a_loopback_address_or_if_told_otherwise() {
+    fn metrics_are_secure_except_on_loopback_or_if_disabled() {
         for (arguments, secure) in [
             (&["--metrics-bind-address=:8443"][..], true),
             (&["--metrics-bind-address=10.0.0.1:8443"], true),
@@ -516,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_absolute_and_plain() {
+    fn an_allowed_directory_is_an_absolute_normalized_path() {
         let allowed = parsed(&["--allowed-host-paths=/var/log/,/"]).workloads.allowed_host_paths;
         assert_eq!(allowed, ["/var/log/", "/"]);
         for bad in ["var", "/a/../b", "/a//b", "/./a", ""] {
@@ -540,13 +537,13 @@ mod tests {
         for bad in ["0", "0%", "101%", "-1", "+1", "1.5", "5 %", "%", "some", ""] {
             let argument = format!("--max-image-rollouts={bad}");
             let refused = refused(&[&argument]);
-            let allowed = "has to be a number of 1 or more, or 1% to 100%";
+            let allowed = "must be a number of 1 or more, or 1% to 100%";
             assert!(refused.contains(allowed), "{bad}: {refused}");
         }
     }
 
     #[test]
-    fn a_time_is_what_go_takes_for_one() {
+    fn a_time_has_the_format_of_a_go_duration() {
         for (text, seconds) in [("1500ms", 1.5), ("1.5s", 1.5), ("1m30s", 90.0), ("1h", 3600.0)] {
             assert_eq!(duration(text), Ok(Duration::from_secs_f64(seconds)), "{text}");
         }
@@ -558,7 +555,7 @@ mod tests {
 
     /// As with Go's flags: an overlay, or extraArgs of the chart, appends its own.
     #[test]
-    fn the_last_of_a_flag_that_is_given_twice_counts() {
+    fn the_last_value_of_a_repeated_flag_counts() {
         let parse = |all: &[&str]| crate::cli::parse_from(all.iter().copied()).unwrap();
         let twice = ["--leader-elect", "--leader-elect=false", "--workers=2", "--workers", "3"];
         let args = parse(&[&["x"][..], &twice].concat()).run;
@@ -574,7 +571,7 @@ mod tests {
     }
 
     #[test]
-    fn the_connection_can_be_given_before_the_command_and_other_flags_cannot() {
+    fn only_connection_flags_can_precede_the_command() {
         let parse = |all: &[&str]| crate::cli::parse_from(all.iter().copied());
         let kubeconfig = |cli: Cli| match cli.command {
             Some(Command::Check(args)) => args.connection.kubeconfig,

@@ -1,11 +1,10 @@
-//! The installed operator, as its Deployment shows it: for `check`, which judges it, and `plan`, which takes
-//! its settings.
+//! The installed operator, as its Deployment shows it. `check` judges it, and `plan` copies its settings.
 //!
 //! Guarantees
-//! - A Deployment is found by its name, else by its label; in every namespace, unless one is named.
-//! - A setting is what the operator's own command line makes of it: the last of a flag counts, a flag counts
-//!   more than its variable, a list grows, and an empty value is none.
-//! - A value that the Deployment does not show (a ConfigMap's, say) is `Elsewhere`, never absent.
+//! - A Deployment is found by its name, else by its label. All namespaces are searched, unless one is named.
+//! - A setting is interpreted as by the operator's command line: the last value of a flag counts, a flag
+//!   takes precedence over its variable, repeated flags of a list add up, and an empty value counts as unset.
+//! - A value that the Deployment does not show (such as a ConfigMap's) is `Elsewhere`, never absent.
 
 use clap::Args;
 use serde_json::Value;
@@ -22,13 +21,13 @@ const DEPLOYMENT: Kind = Kind::namespaced("apps", "v1", "Deployment", "deploymen
 /// Where the operator is installed.
 #[derive(Debug, Clone, Args)]
 pub struct InstallationArgs {
-    /// The namespace in which the operator runs. Without it: the pod's own, workload-operator-system, or that of
+    /// Namespace of the operator. Defaults to the namespace of the pod, workload-operator-system, or the namespace of
     /// the only Deployment with the label app.kubernetes.io/name=workload-operator.
     #[arg(short = 'n', long, env = "POD_NAMESPACE", value_name = "NAME")]
     pub operator_namespace: Option<String>,
 
-    /// The name of the operator's Deployment. Without it: workload-operator or, if there is none of that
-    /// name, the only Deployment with the label app.kubernetes.io/name=workload-operator.
+    /// Name of the operator's Deployment. Defaults to workload-operator, or to the only Deployment with the label
+    /// app.kubernetes.io/name=workload-operator.
     #[arg(long, env = "OPERATOR_NAME", value_name = "NAME")]
     pub operator_name: Option<String>,
 }
@@ -37,9 +36,9 @@ pub struct InstallationArgs {
 #[derive(Debug)]
 pub(crate) enum Found {
     One(Installation),
-    /// There is none: the place where it was looked for.
+    /// No Deployment; the searched places.
     None(String),
-    /// Their names, and how to choose.
+    /// Several Deployments; their names, and the way to choose one.
     Several(String),
 }
 
@@ -67,7 +66,7 @@ impl InstallationArgs {
         let forbidden = match client.read(&DEPLOYMENT, &key).await {
             Ok(deployment) => return Ok(Found::One(Installation(deployment))),
             Err(error) if error.is_not_found() => None,
-            // It may be in another namespace.
+            // The operator can be in another namespace.
             Err(error) if error.is_forbidden() && named.is_none() => Some(error),
             Err(error) => return Err(error),
         };
@@ -75,7 +74,7 @@ impl InstallationArgs {
         let scope = Scope { namespace: named.map(Into::into), labels, ..Scope::default() };
         let none = format!("not installed: there is no Deployment {key}");
         let mut all = match client.read_all(&DEPLOYMENT, &scope).await {
-            // An account of one namespace cannot look into the others.
+            // An account with permissions in one namespace cannot read the others.
             Err(error) if error.is_forbidden() && named.is_none() => {
                 return forbidden.map_or(Ok(Found::None(none)), Err);
             }
@@ -121,18 +120,18 @@ impl Installation {
         place(&self.0)
     }
 
-    /// The username of the operator's ServiceAccount.
+    /// Returns the username of the operator's ServiceAccount.
     pub(crate) fn account(&self) -> String {
         let account = self.0["spec"]["template"]["spec"]["serviceAccountName"].as_str();
         format!("system:serviceaccount:{}:{}", self.namespace(), account.unwrap_or("default"))
     }
 
-    /// The namespaces that it serves, separated by commas; `Absent`: all.
+    /// Returns the watched namespaces, separated by commas; `Absent` means all.
     pub(crate) fn watched(&self) -> Setting {
         self.list(&["watch-namespace", "namespace"], "WATCH_NAMESPACE")
     }
 
-    /// Returns how its manifests are brought up to date, as a phrase of a hint.
+    /// Returns the way to update its manifests, as a phrase of a hint.
     pub(crate) fn update(&self) -> String {
         let labels = &self.0["metadata"]["labels"];
         let annotations = &self.0["metadata"]["annotations"];
@@ -162,7 +161,7 @@ impl Installation {
         if values.is_empty() { self.variable(variable) } else { self.expanded(&values.join(",")) }
     }
 
-    /// The values of a flag, in order.
+    /// Returns the values of a flag, in order.
     fn flags(&self, names: &[&str]) -> Vec<String> {
         let mut arguments: Vec<&str> =
             self.values("command").chain(self.values("args")).map(text).collect();
@@ -241,7 +240,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_last_of_a_flag_counts_more_than_an_earlier_one_and_than_its_variable() {
+    fn the_last_value_overrides_earlier_values_and_the_variable() {
         let both = with(
             json!({"command": ["x", "--workers=2"], "args": ["--workers", "3", "--leader-elect"],
             "env": [{"name": "WORKERS", "value": "4"}, {"name": "OTHER", "value": ""}]}),
@@ -254,7 +253,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn namespaces_are_all_that_flags_name_or_the_variable_does() {
+    fn namespaces_come_from_all_flags_or_else_the_variable() {
         let text = |value: &str| Setting::Text(value.to_owned());
         let flags = json!(["--watch-namespace=a,b", "--namespace", "c"]);
         assert_eq!(with(json!({ "args": flags })).watched(), text("a,b,c"));
@@ -268,7 +267,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_the_deployment_does_not_show_is_elsewhere() {
+    fn a_value_from_another_object_is_elsewhere() {
         let map = json!({"configMapKeyRef": {"name": "a", "key": "b"}});
         let env = json!([{"name": "A", "valueFrom": map}, {"name": "B", "value": "$(B)"}]);
         for flag in ["--x=$(A)", "--x=$(B)", "--x=$(C)"] {
@@ -280,7 +279,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_update_is_what_installed_it() {
+    fn the_update_hint_depends_on_the_installation_method() {
         let update = |meta: Value| Installation(json!({ "metadata": meta })).update();
         let helm =
             update(json!({"labels": {"app.kubernetes.io/managed-by": "Helm"}, "annotations":

@@ -9,8 +9,7 @@ use super::Error;
 use super::NAMESPACE;
 use super::args::{Cli, ManifestsArgs};
 
-/// The files in artifacts/crds/, which hack/update-codegen.sh generates from the types in the module
-/// `api`; a test compares the two.
+/// The files in artifacts/crds/, which hack/update-codegen.sh generates from the types. A test compares them.
 pub(crate) const CRDS: [&str; 3] = [
     include_str!("../../artifacts/crds/app.example.com_apps.yaml"),
     include_str!("../../artifacts/crds/cache.example.com_memcacheds.yaml"),
@@ -34,7 +33,7 @@ const REST: [&str; 11] = [
 ];
 const DEPLOYMENT: &str = include_str!("../../artifacts/default/deployment.yaml");
 
-/// What the flags of `manifests` replace.
+/// Text that the flags of `manifests` replace.
 const OUR_IMAGE: &str = concat!("image: workload-operator:", env!("CARGO_PKG_VERSION"));
 const MEMCACHED_IMAGE: &str = "value: memcached:1.6.38-alpine";
 const EXPORTER_IMAGE: &str = "value: quay.io/prometheus/memcached-exporter:v0.16.0";
@@ -42,8 +41,8 @@ const REPLICAS: &str = "replicas: 1";
 
 const NAME: &str = "workload-operator";
 
-/// Prints them all, to be piped into `kubectl apply --server-side -f -`; a Memcached may have up to `max_size`
-/// instances.
+/// Prints the CustomResourceDefinitions for `kubectl apply --server-side -f -`. A Memcached can have up to
+/// `max_size` instances.
 pub(crate) fn print_crds(max_size: u8) -> Result<(), Error> {
     let text = CRDS.map(|crd| with_max_size(crd, max_size)).join("---\n");
     std::io::stdout().write_all(text.as_bytes()).map_err(Error::Print)
@@ -54,7 +53,7 @@ fn with_max_size(crd: &str, max_size: u8) -> String {
     crd.replace("maximum: 3\n", &format!("maximum: {max_size}\n"))
 }
 
-/// Prints all of it, to be piped into `kubectl apply --server-side -f -`.
+/// Prints all manifests for `kubectl apply --server-side -f -`.
 pub(crate) fn print(args: &ManifestsArgs) -> Result<(), Error> {
     std::io::stdout().write_all(all(args).as_bytes()).map_err(Error::Print)
 }
@@ -67,7 +66,7 @@ fn all(args: &ManifestsArgs) -> String {
             rest = rest.replace(ours, &value);
         }
     };
-    // First: an image's name may contain that of the namespace.
+    // This comes first, because an image's name can contain that of the namespace.
     set(NAMESPACE, Some(args.namespace.clone()));
     // A JSON string is valid YAML, whatever it contains.
     let quoted = |text: &String| serde_json::Value::from(text.as_str()).to_string();
@@ -122,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn each_flag_of_manifests_changes_what_it_says_and_nothing_else() {
+    fn each_flag_of_manifests_changes_only_its_setting() {
         let before = printed(&[]);
         for (flag, old, new, count) in [
             (

@@ -4,7 +4,7 @@ pub(crate) mod args;
 #[cfg(feature = "otel")]
 mod traces;
 pub(crate) mod telemetry;
-// The commands beside `run`, and the operator that they find.
+// The other commands, and the search for the installed operator.
 pub(crate) mod installation;
 pub mod check;
 pub mod plan;
@@ -29,7 +29,7 @@ use crate::leader_election::ConfigError;
 use crate::workload::MANAGER;
 use crate::{client, manager};
 
-/// The operator, as the API server and people see it.
+/// The operator's identity for the API server and users.
 pub(crate) const IDENTITY: Identity = Identity::new(MANAGER, "workload-operator.example.com")
     .version(env!("CARGO_PKG_VERSION"))
     .hints(Hints {
@@ -39,14 +39,14 @@ pub(crate) const IDENTITY: Identity = Identity::new(MANAGER, "workload-operator.
                   (artifacts/rbac/metrics.yaml), or set --metrics-secure=false",
     });
 
-/// The operator's namespace, unless the administrator chose another.
+/// The operator's default namespace.
 pub(crate) const NAMESPACE: &str = "workload-operator-system";
 
-/// Why the operator did not run, or stopped.
+/// An error that prevents or ends the run of the operator.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The log level is not understood.
+    /// Invalid log level.
     #[error("{0}")]
     Logs(String),
     /// The runtime's threads could not be started.
@@ -70,7 +70,7 @@ pub enum Error {
         what: &'static str,
         /// The address.
         address: std::net::SocketAddr,
-        /// Why not.
+        /// Cause.
         source: std::io::Error,
     },
     /// The flags of the metrics contradict each other.
@@ -82,7 +82,7 @@ pub enum Error {
     /// The controllers could not be started.
     #[error(transparent)]
     Manager(manager::Error),
-    /// A task that everything depends on died, or the program is wired wrongly.
+    /// An essential task died, or the program is assembled incorrectly.
     #[error(transparent)]
     Program(#[from] ProgramError),
 }
@@ -101,8 +101,8 @@ impl From<manager::Error> for Error {
 /// Parses the command line.
 ///
 /// # Errors
-/// The exit code, if it is wrong or only asks for help: what it printed says which. Of `plan`, 2 means that
-/// something would change, so wrong arguments are 1.
+/// The exit code, if the arguments are wrong or only request help. For `plan`, wrong arguments are 1, because
+/// 2 means that something would change.
 pub fn parse() -> Result<Cli, ExitCode> {
     parse_from(std::env::args_os()).map_err(|error| {
         // The error is lost if stderr is closed.

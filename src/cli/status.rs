@@ -1,10 +1,10 @@
-//! `workload-operator status KIND NAME`: what keeps a custom resource from being ready.
+//! `workload-operator status KIND NAME`: the cause that keeps a custom resource from being ready.
 //!
 //! Guarantees
 //! - The first line names the one cause that blocks, as close to the origin as possible: a pod's
 //!   image before the rollout that waits for it.
-//! - Nothing is changed. The permissions of a viewer suffice, and so do the operator's own, which has no `get` on
-//!   its kinds: what cannot be read is left out of the diagnosis.
+//! - It changes nothing. The permissions of a viewer suffice, and so do the operator's own, which has no
+//!   `get` on its kinds. The diagnosis leaves out objects that cannot be read.
 //! - Exit codes: 0 ready; 1 not ready; 2 it could not be read, or does not exist.
 
 use std::fmt::Write as _;
@@ -29,7 +29,7 @@ use crate::workload::{
     Reason, Workload, diagnostics,
 };
 
-/// Looks, prints, and returns the exit code.
+/// Diagnoses, prints, and returns the exit code.
 pub(crate) async fn run(args: &StatusArgs) -> Result<ExitCode, Error> {
     let named = args.namespace.as_deref();
     let (key, facts) = match args.connection.client_and_namespace().await {
@@ -60,17 +60,17 @@ pub(crate) async fn run(args: &StatusArgs) -> Result<ExitCode, Error> {
 /// Whose status.
 #[derive(Debug, Clone, Args)]
 pub struct StatusArgs {
-    /// The kind.
+    /// Kind of the custom resource.
     pub kind: KindName,
 
-    /// The name.
+    /// Name of the custom resource.
     pub name: String,
 
-    /// Its namespace; without it, that of the kubeconfig's context, or of the pod.
+    /// Namespace of the custom resource. Defaults to the namespace of the context, or of the pod.
     #[arg(short, long, env = "STATUS_NAMESPACE", value_name = "NAME")]
     pub namespace: Option<String>,
 
-    /// text; json, for machines.
+    /// Output format.
     #[arg(short, long, env = "STATUS_OUTPUT", value_name = "FORMAT", default_value = "text")]
     pub output: Output,
 
@@ -83,7 +83,7 @@ pub struct StatusArgs {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "lower")]
 pub enum Output {
-    /// For people.
+    /// Human-readable text.
     Text,
     /// One JSON object.
     Json,
@@ -114,14 +114,14 @@ impl KindName {
     }
 }
 
-/// A custom resource and what belongs to it.
+/// A custom resource and its owned objects.
 #[derive(Debug, Default)]
 struct Facts {
     /// The custom resource, as JSON.
     object: Value,
     /// The Deployment or DaemonSet, if the object owns it.
     child: Option<Workloads>,
-    /// Why the child may not be read, if so.
+    /// Reason why the owned object cannot be read, if it cannot.
     unreadable: Option<String>,
     /// All of its pods that have not ended.
     pods: Vec<PodState>,
@@ -146,7 +146,7 @@ impl Workloads {
     }
 }
 
-/// Reads the object and what belongs to it; `None` if there is no such object.
+/// Reads the object and its owned objects; `None` if it does not exist.
 async fn gather(
     client: &Client,
     name: KindName,
@@ -176,7 +176,7 @@ async fn gather(
 }
 
 impl Facts {
-    /// Lists what may show why the child is not ready. What may not be read is left out.
+    /// Lists evidence of why the owned object is not ready. Leaves out objects that cannot be read.
     async fn look_at<S: Workload>(
         &mut self,
         client: &Client,
@@ -188,7 +188,7 @@ impl Facts {
     }
 }
 
-/// The child of this name, if it may be read and `object` owns it.
+/// Returns the owned object of this name, if it can be read and `object` owns it.
 async fn child<V: Resource + for<'de> Deserialize<'de>>(
     client: &Client,
     key: &ObjectKey,
@@ -230,9 +230,9 @@ fn as_text(kind: KindName, key: &ObjectKey, facts: &Facts, diagnosis: &Diagnosis
     }
     if !["Paused", "Deleting"].contains(&&**cause) && facts.child.is_none() {
         match &facts.unreadable {
-            Some(why) => writeln!(text, "  Its children may not be read: {}", one_line(why))
+            Some(why) => writeln!(text, "  Cannot read its managed resources: {}", one_line(why))
                 .expect("a String takes all that is written"),
-            None => text.push_str("  It has no children yet.\n"),
+            None => text.push_str("  It has no managed resources yet.\n"),
         }
     }
     for pod in &facts.pods {
@@ -262,8 +262,8 @@ fn as_json(kind: KindName, key: &ObjectKey, facts: &Facts, diagnosis: &Diagnosis
 
 // === Cause ===
 //
-// The words are the reasons of the conditions, and the health of the child is computed as for the status; this only
-// looks at once, where the operator waits to see whether there is progress.
+// The causes are the reasons of the conditions, and the health of the owned object is computed as for the
+// status. Unlike the operator, the command does not wait for progress before it lists evidence.
 
 /// The cause, in a word, and a sentence of details.
 #[derive(Debug, PartialEq, Eq)]
@@ -271,7 +271,7 @@ struct Diagnosis {
     /// A reason of docs/REASONS.md.
     cause: String,
     detail: String,
-    /// True if the object is in its desired state, and that is somewhere.
+    /// True if the object is in its desired state, and has pods.
     is_fine: bool,
 }
 
@@ -286,30 +286,28 @@ impl Diagnosis {
         Diagnosis::new(reason.as_str(), detail)
     }
 
-    /// A remedy for a user.
+    /// Returns a remedy for a user.
     fn next(&self) -> &'static str {
         if self.detail.contains("violates PodSecurity") {
             return "Let the namespace enforce a lower level of Pod Security; an App also has `securityProfile: Restricted`.";
         }
         match Reason::named(&self.cause) {
-            // Ours is removed by the operator, and nobody else removes it if that is gone.
+            // Only the operator removes its own finalizer. Without an operator, it remains.
             Some(Reason::Deleting) if self.detail.contains(FINALIZER) => {
                 "The operator removes its finalizer while it runs (workload-operator check). If it is uninstalled: \
                  kubectl patch memcached NAME -n NAMESPACE --type=merge -p '{\"metadata\":{\"finalizers\":null}}'"
             }
-            Some(Reason::Deleting) => {
-                "Look at what holds it: its finalizers, and objects that it owns."
-            }
+            Some(Reason::Deleting) => "Check its finalizers, and the objects that it owns.",
             Some(reason) => reason.next(),
             // Before any operator has seen it.
             None => {
-                "workload-operator check: does the operator run, and can it work in this namespace?"
+                "Run `workload-operator check`: it verifies that the operator runs and watches this namespace."
             }
         }
     }
 }
 
-/// The one cause that blocks.
+/// Returns the one cause that blocks.
 fn diagnose(facts: &Facts) -> Diagnosis {
     intended(&facts.object)
         .or_else(|| refused(&facts.object))
@@ -317,29 +315,29 @@ fn diagnose(facts: &Facts) -> Diagnosis {
         .unwrap_or_else(|| summary(&facts.object))
 }
 
-/// A state that somebody intended, or that no operator has seen yet.
+/// Returns a state that a user intended, or that no operator has seen yet.
 fn intended(object: &Value) -> Option<Diagnosis> {
     let meta = &object["metadata"];
     if meta["deletionTimestamp"].is_string() {
-        let held = words(&meta["finalizers"]).join(", ");
+        let held = strings(&meta["finalizers"]).join(", ");
         return Some(Diagnosis::of(
             Reason::Deleting,
             format!("it is being deleted; held by {held}"),
         ));
     }
     if meta["annotations"][PAUSED] == "true" {
-        let detail = "an annotation pauses it, so nothing but its status is written";
+        let detail = "an annotation pauses it, so the operator writes only its status";
         return Some(Diagnosis::of(Reason::Paused, detail));
     }
     let (seen, newest) =
         (object["status"]["observedGeneration"].as_i64(), meta["generation"].as_i64());
     (seen < newest).then(|| match seen {
-        Some(-1) | None => Diagnosis::new("Pending", "no operator has looked at it yet"),
-        Some(_) => Diagnosis::new("Pending", "no operator has looked at its newest spec yet"),
+        Some(-1) | None => Diagnosis::new("Pending", "no operator has seen it yet"),
+        Some(_) => Diagnosis::new("Pending", "no operator has seen its latest spec yet"),
     })
 }
 
-/// The write that the operator could not carry out, according to its condition.
+/// Returns the write that the operator could not carry out, according to its condition.
 fn refused(object: &Value) -> Option<Diagnosis> {
     let ready = condition(object, "Ready")?;
     let reason = Reason::named(ready["reason"].as_str()?)?;
@@ -359,7 +357,8 @@ fn refused(object: &Value) -> Option<Diagnosis> {
     is_of_a_write.then(|| Diagnosis::of(reason, ready["message"].as_str().unwrap_or_default()))
 }
 
-/// The problem of the child now. If there is none, the operator's condition says how far it is.
+/// Returns the current problem of the owned object. If there is none, the operator's condition reports the
+/// progress.
 fn of_child(facts: &Facts) -> Option<Diagnosis> {
     let evidence = facts.evidence.clone();
     let refused = matches!(evidence.refusal, Answer::Found(Some(_)));
@@ -377,17 +376,17 @@ fn of_child(facts: &Facts) -> Option<Diagnosis> {
     blocked.then(|| Diagnosis::of(health.reason, health.message))
 }
 
-/// The operator's condition, if nothing closer to the origin is known.
+/// Returns the operator's condition, for use if nothing closer to the origin is known.
 fn summary(object: &Value) -> Diagnosis {
     let Some(ready) = condition(object, "Ready") else {
-        return Diagnosis::new("Pending", "no operator has looked at it yet");
+        return Diagnosis::new("Pending", "no operator has seen it yet");
     };
     let word = |field: &str| ready[field].as_str().unwrap_or_default();
     let is_fine = word("status") == "True";
     Diagnosis { is_fine, ..Diagnosis::new(word("reason"), word("message")) }
 }
 
-/// The conditions of any object, unchanged.
+/// Returns the conditions of any object, unchanged.
 fn conditions(object: &Value) -> impl Iterator<Item = &Value> {
     object["status"]["conditions"].as_array().into_iter().flatten()
 }
@@ -396,7 +395,7 @@ fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
     conditions(object).find(|condition| condition["type"] == kind)
 }
 
-fn words(list: &Value) -> Vec<&str> {
+fn strings(list: &Value) -> Vec<&str> {
     list.as_array().into_iter().flatten().filter_map(Value::as_str).collect()
 }
 

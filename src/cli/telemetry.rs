@@ -19,7 +19,7 @@ use super::traces::Traces;
 #[cfg(not(feature = "otel"))]
 use absent::Traces;
 
-/// A layer that makes log lines or spans.
+/// A layer that writes log lines or exports spans.
 pub(crate) type LogLayer = Box<dyn Layer<Registry> + Send + Sync>;
 
 // === Log lines ===
@@ -27,8 +27,8 @@ pub(crate) type LogLayer = Box<dyn Layer<Registry> + Send + Sync>;
 /// Sends log lines to stderr from now on, and spans to `spans`. `level` is `info` or RUST_LOG's
 /// syntax; anything else is an error that quotes it.
 ///
-/// Text from outside (names, messages of the API server) is safe in both formats: JSON escapes it,
-/// and so does the text format, so that no line can be injected and no terminal be controlled.
+/// Text from outside (names, messages of the API server) is escaped in both formats, so that it can neither
+/// inject a line nor control a terminal.
 pub(crate) fn init(level: &str, format: LogFormat, spans: Option<LogLayer>) -> Result<(), String> {
     let filter = EnvFilter::try_new(level)
         .map_err(|error| format!("--log-level '{level}' is not understood: {error}"))?;
@@ -38,7 +38,7 @@ pub(crate) fn init(level: &str, format: LogFormat, spans: Option<LogLayer>) -> R
         LogFormat::Text => false,
         LogFormat::Auto => !terminal,
     };
-    // Each has its own filter: a quiet log is no reason for fewer spans.
+    // Each layer has its own filter, so that a quiet log does not reduce the spans.
     let mut all = vec![layer(filter, json, terminal, std::io::stderr)];
     all.extend(spans);
     registry()
@@ -88,15 +88,14 @@ impl<W: Write> Write for Escaped<'_, W> {
 #[derive(Clone, Default)]
 pub(crate) struct Spans {
     traces: Option<Traces>,
-    /// Why there are none although the environment requests them.
+    /// Reason why there are none although the environment requests them.
     problem: Option<String>,
 }
 
 // === impl Spans ===
 
 impl Spans {
-    /// As the environment says. If its settings are wrong, the operator works all the same: see
-    /// [`Spans::log_problem`].
+    /// Reads the environment. The operator works even if the settings are wrong: see [`Spans::log_problem`].
     pub(crate) fn from_environment(runtime: &Handle) -> Spans {
         match Traces::from_environment(runtime) {
             Ok(traces) => Spans { traces, problem: None },
@@ -104,19 +103,19 @@ impl Spans {
         }
     }
 
-    /// The layer that makes them, next to the one for log lines.
+    /// Returns the layer that exports spans.
     pub(crate) fn layer(&self) -> Option<LogLayer> {
         self.traces.as_ref().map(|traces| traces.layer().boxed())
     }
 
-    /// Logs why there are none, once there is a log.
+    /// Logs why there are no spans, once logging has started.
     pub(crate) fn log_problem(&self) {
         if let Some(problem) = &self.problem {
             tracing::warn!(why = %problem, "Spans are not exported");
         }
     }
 
-    /// Sends what is left, within a time limit.
+    /// Sends the remaining spans, within a time limit.
     pub(crate) async fn end(&self) {
         if let Some(traces) = &self.traces {
             traces.end().await;
@@ -130,11 +129,11 @@ mod absent {
     use tokio::runtime::Handle;
     use tracing_subscriber::layer::Identity;
 
-    /// Stands in for `super::traces::Traces`, which other builds have. No value of it exists.
+    /// Replacement of `super::traces::Traces` in this build. It has no values.
     #[derive(Clone)]
     pub(super) enum Traces {}
 
-    /// The environment requests spans.
+    /// An environment that requests spans.
     #[derive(Debug, thiserror::Error)]
     #[error("{0} is set, and this binary is built without the feature otel")]
     pub(super) struct AskedFor(&'static str);
@@ -146,7 +145,7 @@ mod absent {
     // === impl Traces ===
 
     impl Traces {
-        /// Always `None`, or an error if the environment requests spans.
+        /// Returns `None`, or an error if the environment requests spans.
         pub(super) fn from_environment(_: &Handle) -> Result<Option<Traces>, AskedFor> {
             match ENDPOINTS.iter().find(|name| std::env::var(name).is_ok_and(|url| !url.is_empty()))
             {
@@ -206,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_json_names_the_reconcile() {
+    fn a_json_log_line_names_the_reconcile() {
         let text = logged(true);
         let line: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(
@@ -219,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_text_names_the_reconcile_and_what_comes_from_outside_begins_no_line() {
+    fn a_text_log_line_names_the_reconcile_and_cannot_be_injected() {
         let text = logged(false);
         assert!(
             text.contains(

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_allowed_with_all_that_is_below_it() {
+    fn an_allowed_path_includes_everything_below_it() {
         let refused = |path: &str, allowed: &[&str]| {
             let allowed: Vec<InternedStr> =
                 allowed.iter().map(|path| InternedStr::new(path)).collect();
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_in_two_places_is_one_volume_and_the_order_does_not_matter() {
+    fn a_path_with_two_mounts_is_one_volume_in_any_order() {
         let one = volumes(&paths(&[("/var/log", "/a"), ("/run", "/b"), ("/var/log", "/c")]));
         let other = volumes(&paths(&[("/var/log", "/c"), ("/var/log", "/a"), ("/run", "/b")]));
         assert_eq!(one, other);
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_may_write_only_where_the_daemon_says_so() {
+    fn a_container_can_write_only_to_writable_host_paths() {
         let mut all = paths(&[("/var/log", "/a")]);
         all[0].read_only = Some(false);
         assert_eq!(volumes(&all).1[0].get("readOnly"), None);

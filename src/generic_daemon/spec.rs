@@ -19,11 +19,11 @@ use crate::workload::{Amount, Condition, EnvVar, PodSettings, Resources};
     status = "Status",
     shortname = "gd",
     category = "workloads",
-    doc = "An image that runs once on every node that has a label.",
-    printcolumn(name = "Desired", type_ = "integer", json_path = ".status.desired", description = "Nodes where the daemon belongs."),
+    doc = "Runs an image once on each node that has a label.",
+    printcolumn(name = "Desired", type_ = "integer", json_path = ".status.desired", description = "Number of nodes that should run the daemon."),
     printcolumn(name = "Installed", type_ = "integer", json_path = ".status.installed", description = "Nodes where the daemon is up to date and ready."),
-    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status", description = "True if everything is as the spec says."),
-    printcolumn(name = "Image", type_ = "string", json_path = ".spec.image", priority = 1, description = "The image that runs."),
+    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status", description = "True if the managed resources match the spec and are ready."),
+    printcolumn(name = "Image", type_ = "string", json_path = ".spec.image", priority = 1, description = "Container image."),
     printcolumn(name = "Label", type_ = "string", json_path = ".spec.label", priority = 1, description = "Label of its nodes; every node if empty."),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     // The DaemonSet controller names a ControllerRevision after the DaemonSet, `-` and up to 10
@@ -38,65 +38,65 @@ use crate::workload::{Amount, Condition, EnvVar, PodSettings, Resources};
 #[x_kube(validation = (
     "!has(self.maxUnavailable) || self.maxUnavailable in [dyn(0)] || !has(self.updateStrategy) || \
      self.updateStrategy in ['', 'RollingUpdate']",
-    "`maxUnavailable` must be left out if `updateStrategy` is 'OnDelete'",
+    "`maxUnavailable` must not be set if `updateStrategy` is 'OnDelete'",
 ))]
 #[x_kube(validation = schema::label_and_selector())]
 #[x_kube(validation = schema::no_root_if_restricted())]
 pub struct Spec {
-    /// The image that runs, for example 'mbessler/syslogdocker'.
+    /// Container image, for example 'mbessler/syslogdocker'.
     #[schemars(length(max = 512))]
     #[x_kube(validation = schema::image())]
     pub image: InternedStr,
-    /// When nodes pull the image: 'IfNotPresent' (the default), 'Always' or 'Never'. An image that is on a node lets
-    /// pods start there while the registry does not respond.
+    /// When nodes pull the image: 'IfNotPresent' (the default), 'Always' or 'Never'. With 'IfNotPresent', a pod can
+    /// start without the registry on a node that already has the image.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     #[schemars(extend("enum" = ["IfNotPresent", "Always", "Never", ""]))]
     pub image_pull_policy: InternedStr,
-    /// The nodes on which it runs: 'key' (they have that label, whatever its value) or
-    /// 'key=value'. Without it, every node.
+    /// Label of the nodes that run the daemon: 'key' for any value, or 'key=value'. Defaults to all nodes.
     #[serde(default, deserialize_with = "unless_zero", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 381))]
     #[x_kube(validation = schema::node_label(), validation = schema::prefix_of("label"))]
     pub label: Option<InternedStr>,
-    /// The program, in place of the image's entry point.
+    /// Entrypoint of the container. Defaults to the image's ENTRYPOINT.
     #[serde(default, skip_serializing_if = "<[InternedStr]>::is_empty")]
     #[schemars(length(max = 64), inner(length(max = 4096)))]
     pub command: Box<[InternedStr]>,
-    /// The arguments, in place of the image's.
+    /// Arguments of the entrypoint. Defaults to the image's CMD.
     #[serde(default, skip_serializing_if = "<[InternedStr]>::is_empty")]
     #[schemars(length(max = 64), inner(length(max = 4096)))]
     pub args: Box<[InternedStr]>,
-    /// Environment variables of the container. Their order counts only where one refers to
-    /// another with $(NAME).
+    /// Environment variables of the container. Their order matters only if one refers to another with $(NAME).
     #[serde(default, skip_serializing_if = "<[EnvVar]>::is_empty")]
     #[schemars(length(max = 256), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     #[x_kube(validation = schema::sum_of_values())]
     pub envs: Box<[EnvVar]>,
-    /// Limits and requests of the container.
+    /// Resource limits and requests of the container.
     #[serde(default, skip_serializing_if = "Resources::is_empty")]
     pub resources: Resources,
-    /// Directories or files of the node, below those that the administrator allows (--allowed-host-paths; none by
-    /// default).
+    /// Directories or files of the node. The administrator must allow each of them, or a directory above it
+    /// (--allowed-host-paths). By default, none is allowed.
     #[serde(default, skip_serializing_if = "<[HostPath]>::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["mountPath"]))]
     pub host_paths: Box<[HostPath]>,
-    /// 'Restricted' has the container run as Pod Security 'restricted' asks: not as root, and without capabilities.
+    /// With 'Restricted', the container meets the Pod Security Standard 'restricted': it does not run as root and has
+    /// no capabilities.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     #[schemars(extend("enum" = ["Restricted", ""]))]
     pub security_profile: InternedStr,
-    /// The number of the user that the container runs as; the image's if absent.
+    /// ID of the user that runs the container. Defaults to the image's user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 2_147_483_647))]
     pub run_as_user: Option<i64>,
-    /// 'RollingUpdate' (the default) replaces the pods of an old template, 'OnDelete' waits until each is deleted.
+    /// With 'RollingUpdate' (the default), the controller replaces old pods. With 'OnDelete', it replaces a pod only
+    /// after you delete it.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     #[schemars(extend("enum" = ["RollingUpdate", "OnDelete", ""]))]
     pub update_strategy: InternedStr,
-    /// Nodes whose pod may be missing during a rolling update, a number or a percentage; 1 if absent.
+    /// Number or percentage of nodes whose pod can be unavailable during a rolling update. Defaults to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::amount_of_nodes")]
     pub max_unavailable: Option<Amount>,
-    /// Seconds for which a pod must be ready before it counts as available; 0 if absent.
+    /// Seconds that a pod must be ready before it counts as available. Defaults to 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 3600))]
     pub min_ready_seconds: Option<i32>,
@@ -109,26 +109,27 @@ pub struct Spec {
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HostPath {
-    /// Its path on the node, for example '/var/log'.
+    /// Path on the node, for example '/var/log'.
     #[schemars(length(max = 1024))]
     // Without '.' and '..', a path below another begins with it.
     #[x_kube(validation = (
         "self.matches('^(/[^/]+)+$') && !(self + '/').matches('/[.][.]?/')",
-        "`path` must begin with '/', be longer than that, not end with '/', and have no parts that are empty, \
+        "`path` must begin with '/', must not end with '/', and must not have parts that are empty, \
          '.' or '..', for example '/var/log'",
     ))]
     pub path: InternedStr,
-    /// The path where the container finds it.
+    /// Path in the container.
     #[schemars(length(max = 1024))]
     #[x_kube(validation = schema::mount_path())]
     pub mount_path: InternedStr,
-    /// What is at `path`: 'Directory' (the default), 'DirectoryOrCreate', 'File', 'FileOrCreate', 'Socket',
-    /// 'CharDevice' or 'BlockDevice'. Where the node has something else, the pod does not start. With
-    /// 'DirectoryOrCreate' and 'FileOrCreate', the node creates it.
+    /// Type of the path: 'Directory' (the default), 'DirectoryOrCreate', 'File', 'FileOrCreate', 'Socket', 'CharDevice'
+    /// or 'BlockDevice'. The pod does not start on a node where the path has another type. With 'DirectoryOrCreate' and
+    /// 'FileOrCreate', the node creates a missing path.
     #[serde(default, rename = "type", skip_serializing_if = "str::is_empty")]
     #[schemars(extend("enum" = ["Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket", "CharDevice", "BlockDevice", ""]))]
     pub kind: InternedStr,
-    /// False if the container may write to it; true if absent, also for what is mounted below it (from Kubernetes 1.31 on).
+    /// If false, the container can write to it. Defaults to true. From Kubernetes 1.31 on, true also covers mounts
+    /// below the path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_only: Option<bool>,
 }
@@ -137,18 +138,17 @@ pub struct HostPath {
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
-    /// The metadata.generation that this status speaks of; -1 while no controller has seen the
-    /// object.
+    /// The metadata.generation that this status describes. It is -1 until a controller has seen the object.
     #[serde(default = "crate::schema::unseen")]
     #[schemars(range(min = -1))]
     pub observed_generation: i64,
-    /// On how many nodes the daemon belongs.
+    /// Number of nodes that should run the daemon.
     #[serde(default)]
     pub desired: i32,
-    /// On how many nodes the daemon is up to date and ready.
+    /// Number of nodes on which the daemon is up to date and ready.
     #[serde(default)]
     pub installed: i32,
-    /// Ready, Reconciling and Stalled sum up; Available, Progressing and Degraded say more.
+    /// Ready, Reconciling and Stalled summarize the state. Available, Progressing and Degraded give details.
     #[serde(default)]
     #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Box<[Condition]>,

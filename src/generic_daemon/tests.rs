@@ -1,4 +1,4 @@
-//! A GenericDaemon's DaemonSet and its status, sentence by sentence.
+//! The DaemonSet and the status of a GenericDaemon.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ fn pod(daemon: &GenericDaemon) -> Value {
     serde_json::to_value(desired(daemon).spec.template.spec).unwrap()
 }
 
-/// A DaemonSet with these numbers of nodes: where it belongs, exists, is up to date, and is ready.
+/// A DaemonSet with these node counts: desired, current, up to date, and ready.
 fn there(daemon: &GenericDaemon, [desired_, current, updated, ready]: [i32; 4]) -> DaemonSet {
     let mut object = wire(daemon, &desired(daemon));
     object["status"] = json!({
@@ -39,7 +39,7 @@ fn there(daemon: &GenericDaemon, [desired_, current, updated, ready]: [i32; 4]) 
     child(&object)
 }
 
-fn said(daemon: &GenericDaemon, daemon_set: &DaemonSet) -> Status {
+fn status_with(daemon: &GenericDaemon, daemon_set: &DaemonSet) -> Status {
     let nodes = Answer::Found([].into());
     let evidence = Evidence { nodes, ..Evidence::default() };
     let label = daemon.spec.label.as_deref();
@@ -58,12 +58,12 @@ fn installed_is_zero_while_the_daemon_set_is_of_an_older_spec() {
 }
 
 #[test]
-fn the_samples_pod_template_is_the_one_that_runs_already() {
+fn the_pod_template_of_the_sample_is_unchanged() {
     assert_golden("syslog.json", &serde_json::to_value(desired(&sample()).spec.template).unwrap());
 }
 
 #[test]
-fn a_pace_of_its_own_is_a_rolling_update() {
+fn max_unavailable_configures_a_rolling_update() {
     let mut daemon = sample();
     assert_eq!(desired(&daemon).spec.update_strategy, None);
     daemon.spec.max_unavailable = Some(Amount::Percentage(InternedStr::new("10%")));
@@ -72,7 +72,7 @@ fn a_pace_of_its_own_is_a_rolling_update() {
 }
 
 #[test]
-fn without_a_label_every_node_is_meant() {
+fn without_a_label_every_node_is_selected() {
     let pod = pod(&with_label(None));
     assert_eq!((pod.get("nodeSelector"), pod.get("affinity")), (None, None));
 }
@@ -84,7 +84,7 @@ fn a_key_and_value_select_the_nodes_with_that_value() {
 }
 
 #[test]
-fn a_key_alone_selects_the_nodes_that_have_it_with_any_value() {
+fn a_label_key_selects_nodes_with_any_value() {
     let pod = pod(&with_label(Some("example.com/logs")));
     assert_eq!(pod.get("nodeSelector"), None);
     let terms = &pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
@@ -95,7 +95,7 @@ fn a_key_alone_selects_the_nodes_that_have_it_with_any_value() {
 }
 
 #[test]
-fn of_one_key_the_label_counts_and_not_the_settings_of_the_pods() {
+fn the_label_overrides_a_node_selector_with_the_same_key() {
     let spec = json!({"image": "a:1", "label": "disk=ssd",
         "pod": {"nodeSelector": {"disk": "hdd", "zone": "a"}}});
     let spec: Spec = serde_json::from_value(spec).unwrap();
@@ -106,7 +106,7 @@ fn of_one_key_the_label_counts_and_not_the_settings_of_the_pods() {
 }
 
 #[test]
-fn an_image_is_pulled_if_it_is_not_there_unless_the_spec_says_otherwise() {
+fn the_default_image_pull_policy_is_if_not_present() {
     for (policy, expected) in [("", "IfNotPresent"), ("Always", "Always"), ("Never", "Never")] {
         let mut daemon = sample();
         daemon.spec.image = InternedStr::new("a");
@@ -116,9 +116,9 @@ fn an_image_is_pulled_if_it_is_not_there_unless_the_spec_says_otherwise() {
 }
 
 #[test]
-fn ready_once_the_daemon_is_on_every_node_where_it_belongs() {
+fn a_daemon_on_every_desired_node_is_ready() {
     let daemon = sample();
-    let status = said(&daemon, &there(&daemon, [2, 2, 2, 2]));
+    let status = status_with(&daemon, &there(&daemon, [2, 2, 2, 2]));
     assert_eq!((status.desired, status.installed), (2, 2));
     let ready = condition(&status.conditions, Type::Ready).unwrap();
     assert_eq!((ready.0, ready.1), (Truth::True, "AllNodesReady"));
@@ -126,23 +126,23 @@ fn ready_once_the_daemon_is_on_every_node_where_it_belongs() {
 }
 
 #[test]
-fn ready_with_a_hint_if_no_node_has_the_label() {
+fn a_daemon_without_labelled_nodes_is_ready_with_a_hint() {
     let daemon = sample();
-    let status = said(&daemon, &there(&daemon, [0, 0, 0, 0]));
+    let status = status_with(&daemon, &there(&daemon, [0, 0, 0, 0]));
     let ready = condition(&status.conditions, Type::Ready).unwrap();
     assert_eq!((ready.0, ready.1), (Truth::True, "NoMatchingNodes"));
     assert!(ready.2.ends_with("kubectl label node NODE logs=true"), "{}", ready.2);
 }
 
 #[test]
-fn not_ready_before_the_controller_has_counted() {
+fn a_daemon_is_not_ready_before_the_controller_has_counted() {
     let daemon = sample();
     let mut object = wire(&daemon, &desired(&daemon));
-    let status = said(&daemon, &child(&object));
+    let status = status_with(&daemon, &child(&object));
     assert_eq!(condition(&status.conditions, Type::Ready).unwrap().0, Truth::False);
     object["status"] = json!({ "observedGeneration": 1, "desiredNumberScheduled": 0 });
     object["metadata"]["generation"] = json!(2);
-    let status = said(&daemon, &child(&object));
+    let status = status_with(&daemon, &child(&object));
     assert_eq!(condition(&status.conditions, Type::Ready).unwrap().0, Truth::False);
 }
 
@@ -151,20 +151,24 @@ fn installed_counts_nodes_that_are_both_up_to_date_and_ready() {
     let daemon = sample();
     for (counts, installed) in [
         ([3, 3, 3, 3], 3),
-        ([3, 3, 1, 2], 0), // the updated one is the one that is not ready
+        ([3, 3, 1, 2], 0), // the updated pod is not ready
         ([3, 3, 2, 2], 1),
         ([3, 3, 0, 3], 0),
         ([3, 1, 1, 1], 1),
         ([0, 0, 0, 0], 0),
     ] {
-        assert_eq!(said(&daemon, &there(&daemon, counts)).installed, installed, "{counts:?}");
+        assert_eq!(
+            status_with(&daemon, &there(&daemon, counts)).installed,
+            installed,
+            "{counts:?}"
+        );
     }
 }
 
 proptest! {
     /// The actual state: each node has the daemon or not, up to date or not, ready or not.
     #[test]
-    fn installed_is_never_more_than_there_are(nodes in prop::collection::vec(any::<[bool; 3]>(), 0..20)) {
+    fn installed_never_exceeds_the_actual_count(nodes in prop::collection::vec(any::<[bool; 3]>(), 0..20)) {
         let daemon = sample();
         let count = |what: &dyn Fn(&[bool; 3]) -> bool| nodes.iter().filter(|n| what(n)).count() as i32;
         let truth = count(&|n| n[0] && n[1] && n[2]);
@@ -174,7 +178,7 @@ proptest! {
             count(&|n| n[0] && n[1]),
             count(&|n| n[0] && n[2]),
         ];
-        let installed = said(&daemon, &there(&daemon, counts)).installed;
+        let installed = status_with(&daemon, &there(&daemon, counts)).installed;
         prop_assert!(installed <= truth);
         let done = truth == nodes.len() as i32;
         prop_assert_eq!(done, installed == nodes.len() as i32);
@@ -182,7 +186,7 @@ proptest! {
 }
 
 #[test]
-fn another_image_or_label_changes_no_selector() {
+fn a_new_image_or_label_changes_no_selector() {
     let selector = |daemon: &GenericDaemon| desired(daemon).spec.selector;
     let mut other = with_label(Some("disk=ssd"));
     other.spec.image = InternedStr::new("r:5000/other@sha256:0123");

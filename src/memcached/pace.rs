@@ -29,7 +29,7 @@ use crate::workload::labels::are_of_same;
 
 /// Time until a waiting Memcached is reconciled again.
 const AGAIN: Duration = Duration::from_secs(5);
-/// The same time for a Memcached with many before it.
+/// The same time for a Memcached with many others ahead of it.
 const LATER: Duration = Duration::from_secs(60);
 /// Time without a turn for a Memcached whose Deployment could not be written.
 const REFUSED: Duration = Duration::from_secs(300);
@@ -59,7 +59,7 @@ pub struct Pace {
 pub(super) struct Given {
     /// The images that the pods should run now.
     pub(super) images: Images,
-    /// The message while the Memcached waits for others, and the time until it asks again.
+    /// The message while the Memcached waits for its turn, and the time until its next reconcile.
     waits: Option<(String, Duration)>,
 }
 
@@ -78,7 +78,7 @@ pub struct Rollouts {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Standing {
     /// It needs no turn.
-    Settled,
+    Idle,
     /// It has the images, but not all of its pods run them.
     Rolling,
     /// It needs a turn, and keeps these images until then.
@@ -102,7 +102,7 @@ struct Turns {
     /// Memcacheds whose Deployment could not be written, with the time until which they get no turn.
     refused: HashMap<ObjectKey, Instant>,
     admitted: HashMap<ObjectKey, Admitted>,
-    /// New images of the Memcacheds that asked, for a plan.
+    /// New images of the Memcacheds that need a turn, for a plan.
     planned: BTreeMap<ObjectKey, Vec<InternedStr>>,
 }
 
@@ -134,7 +134,7 @@ impl std::str::FromStr for Limit {
             Some(share) => number(share).filter(|share| *share <= 100).map(Limit::Percentage),
             None => number(text).map(Limit::Number),
         }
-        .ok_or_else(|| format!("'{text}' has to be a number of 1 or more, or 1% to 100%"))
+        .ok_or_else(|| format!("'{text}' must be a number of 1 or more, or 1% to 100%"))
     }
 }
 
@@ -202,7 +202,7 @@ impl Pace {
         let is_next = turns.waiting.range(..key).count() < 10 * self.limit.of(turns.all);
         let again = if is_next { AGAIN } else { LATER };
         let (from, to) = (from.join(" and "), to.join(" and "));
-        let waits = format!("it keeps {from} until its turn to run {to} (--max-image-rollouts)");
+        let waits = format!("it runs {from} until it can change to {to} (--max-image-rollouts)");
         Ok(Given { images: kept, waits: Some((waits, again)) })
     }
 
@@ -228,7 +228,7 @@ impl Pace {
 
 impl Given {
     /// Returns the health. Unless there is a problem, its message reports the wait.
-    pub(super) fn told(&self, health: Health) -> Health {
+    pub(super) fn with_wait(&self, health: Health) -> Health {
         match &self.waits {
             Some((waits, _)) if health.trouble().is_none() => {
                 Health { message: format!("{}; {waits}", health.message), ..health }
@@ -278,7 +278,7 @@ impl Turns {
         self.granted.retain(|key| self.waiting.contains(key));
     }
 
-    /// Returns whether this Memcached has a turn, and takes a free one if it is next.
+    /// Returns whether this Memcached has a turn. If it is next and a turn is free, it gets the turn.
     fn grant(&mut self, key: &ObjectKey, limit: Limit, now: Instant) -> bool {
         let taken = self.rolling + self.granted.len();
         let free = limit.of(self.all).saturating_sub(taken);
@@ -310,12 +310,12 @@ impl Standing {
         }
         let there = deployment.filter(|there| is_of(there, memcached, &wanted));
         let Some((there, runs)) = there.and_then(|there| Some((there, running(there)?))) else {
-            return Some(Standing::Settled);
+            return Some(Standing::Idle);
         };
         let has_no_cache = spec.size == 0 || there.spec.replicas == 0;
         let changes_pods = runs.exporter.is_some() != wanted.exporter.is_some();
         if is_paused(meta) || meta.deleting || has_no_cache || changes_pods {
-            return Some(Standing::Settled);
+            return Some(Standing::Idle);
         }
         let is_admitted =
             admitted.is_some_and(|(applied, made)| *applied == wanted && *made == runs);
@@ -324,7 +324,7 @@ impl Standing {
             false => Standing::Waiting(kept),
             // The first template is not a change of an image.
             true if there.meta.generation > 1 && !is_complete(there) => Standing::Rolling,
-            true => Standing::Settled,
+            true => Standing::Idle,
         })
     }
 }

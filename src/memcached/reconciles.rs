@@ -1,4 +1,4 @@
-//! Whole reconciles, against an API server with scripted answers.
+//! Complete reconciles against an API server with scripted responses.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// A lone Memcached and an API server.
+    /// Creates a Memcached and its API server.
     fn new(object: &Value, answer: fn(&Value) -> (u16, Value)) -> Scene {
         let published = Arc::new(Published::default());
         let memcached = custom(&object.to_string());
@@ -59,7 +59,8 @@ fn sample(metadata: &Value) -> Value {
     object
 }
 
-/// The sample, with the status that was sent. That of the end of a deletion is the later one.
+/// Returns the sample with the status that was sent. The status at the end of a deletion has the later
+/// version.
 fn stored(sent: &Value) -> (u16, Value) {
     let version = if sent.to_string().contains("accomplished") { "12" } else { "11" };
     let mut memcached = sample(&json!({
@@ -91,7 +92,7 @@ async fn a_problem_in_the_conditions_is_not_published_by_a_new_process() {
 }
 
 #[tokio::test]
-async fn nothing_is_created_without_the_finalizer_and_the_status_says_so() {
+async fn without_the_finalizer_nothing_is_created_and_the_status_reports_it() {
     let scene = Scene::new(&sample(&json!({})), |body| {
         if body.get("status").is_some() {
             return stored(body);

@@ -19,16 +19,16 @@ use crate::workload::{BudgetSettings, Condition, PodSettings, Resources};
     status = "Status",
     shortname = "mc",
     category = "workloads",
-    doc = "A few memcached instances, and a headless Service of the same name by which clients find them.",
+    doc = "Runs a few memcached instances. Clients find them through a headless Service with the same name.",
     scale(
         spec_replicas_path = ".spec.size",
         status_replicas_path = ".status.size",
         label_selector_path = ".status.selector"
     ),
     printcolumn(name = "Size", type_ = "integer", json_path = ".spec.size", description = "Number of instances."),
-    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status", description = "True if everything is as the spec says."),
-    printcolumn(name = "Available", type_ = "string", json_path = ".status.conditions[?(@.type==\"Available\")].status", description = "True if as many instances as wanted can be used."),
-    printcolumn(name = "Nodes", type_ = "string", json_path = ".status.nodes", priority = 1, description = "The names of the pods."),
+    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status", description = "True if the managed resources match the spec and are ready."),
+    printcolumn(name = "Available", type_ = "string", json_path = ".status.conditions[?(@.type==\"Available\")].status", description = "True if the desired number of instances is available."),
+    printcolumn(name = "Nodes", type_ = "string", json_path = ".status.nodes", priority = 1, description = "Names of the pods."),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     validation = schema::dns_label_name("the Service"),
 )]
@@ -45,22 +45,21 @@ use crate::workload::{BudgetSettings, Condition, PodSettings, Resources};
     "`pod.labels` must not have 'app' or 'memcached_cr', which the operator sets",
 ))]
 pub struct Spec {
-    /// Number of instances, at most 3 unless the administrator has raised that. No more than this run at once,
-    /// pods that are ending apart.
+    /// Number of instances. The limit is 3, unless the administrator has raised it. At most this many run at the same
+    /// time, not counting pods that are terminating.
     #[serde(default = "one")]
     #[schemars(range(min = 0, max = 3))]
     pub size: i32,
-    /// The TCP port on which each instance listens.
+    /// TCP port on which each instance listens.
     #[serde(default = "default_port")]
     #[schemars(range(min = 0, max = 65535))]
     pub container_port: i32,
-    /// The image; the one that the administrator set for all (MEMCACHED_IMAGE) if absent.
+    /// Image of memcached. Defaults to the image that the administrator has set (MEMCACHED_IMAGE).
     #[serde(default, skip_serializing_if = "str::is_empty")]
     #[schemars(length(max = 512))]
     #[x_kube(validation = schema::own_image())]
     pub image: InternedStr,
-    /// The memory for items, for example '256Mi'; 64Mi if absent. A change restarts the pods, which then are
-    /// empty.
+    /// Memory for items, for example '256Mi'. Defaults to 64Mi. A change restarts the pods, which empties the caches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
         with = "String",
@@ -68,19 +67,19 @@ pub struct Spec {
         regex(pattern = r"^((1[6-9]|[2-9][0-9]|[1-9][0-9]{2,5})Mi|[1-9][0-9]{0,2}Gi)?$")
     )]
     pub memory: Option<Quantity>,
-    /// The most client connections of an instance; memcached's 1024 if absent.
+    /// Maximum number of client connections of an instance. Defaults to 1024.
     #[serde(default, deserialize_with = "unless_zero", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 65536))]
     #[x_kube(validation = (
         "self == 0 || self >= 512",
-        "`maxConnections` must be at least 512; leave it out for memcached's 1024",
+        "`maxConnections` must be at least 512; the default is 1024",
     ))]
     pub max_connections: Option<i32>,
-    /// Threads of an instance; memcached's 4 if absent.
+    /// Number of threads of an instance. Defaults to 4.
     #[serde(default, deserialize_with = "unless_zero", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 64))]
     pub threads: Option<i32>,
-    /// The largest item, for example '8Mi', at most half of the memory; memcached's 1Mi if absent.
+    /// Maximum size of an item, for example '8Mi', and at most half of `memory`. Defaults to 1Mi.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     #[schemars(length(max = 5), regex(pattern = "^([1-9][0-9]{0,2}Mi)?$"))]
     pub max_item_size: InternedStr,
@@ -95,23 +94,24 @@ pub struct Spec {
         "`options` must not have 'temporary_ttl' together with 'no_lru_maintainer' or 'no_modern'",
     ))]
     pub options: Box<[InternedStr]>,
-    /// Limits and requests of memcached's container. Where absent: a request of 100m of CPU, and a request and a limit
-    /// of memory by what memcached needs beside `memory` for its tables and connections.
+    /// Resource limits and requests of the memcached container. Defaults to a request of 100m of CPU, and to a request
+    /// and limit of memory that cover `memory`, tables and connections.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<Box<Resources>>,
-    /// A second container in each pod that exports memcached's metrics on port 9150, 'metrics'; none if
-    /// absent. A change restarts the pods.
+    /// Adds a container to each pod that exports memcached's metrics on port 9150, named 'metrics'. A change restarts
+    /// the pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exporter: Option<Box<Exporter>>,
-    /// 'TCP' (the default) has a pod ready when its port accepts a connection, 'None' at once.
+    /// With 'TCP' (the default), a pod is ready when its port accepts a connection. With 'None', it is ready when it
+    /// runs.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     #[schemars(extend("enum" = ["TCP", "None", ""]))]
     pub readiness_probe: InternedStr,
-    /// Seconds for which a pod must be ready before it counts as available; 0 if absent.
+    /// Seconds that a pod must be ready before it counts as available. Defaults to 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 3600))]
     pub min_ready_seconds: Option<i32>,
-    /// Bound on the pods that a drain of nodes takes away at a time; none if absent.
+    /// Limit on the pods that can be evicted at the same time, for example by a node drain. Defaults to no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_disruption_budget: Option<Box<BudgetSettings>>,
     /// Settings of the pods. A change restarts the pods.
@@ -123,12 +123,13 @@ pub struct Spec {
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Exporter {
-    /// The image; the one that the administrator set for all (MEMCACHED_EXPORTER_IMAGE) if absent.
+    /// Image of the exporter. Defaults to the image that the administrator has set (MEMCACHED_EXPORTER_IMAGE).
     #[serde(default, skip_serializing_if = "str::is_empty")]
     #[schemars(length(max = 512))]
     #[x_kube(validation = schema::own_image())]
     pub image: InternedStr,
-    /// Limits and requests of the container. Where absent: requests of 10m of CPU and 32Mi of memory, a limit of 64Mi.
+    /// Resource limits and requests of the container. Defaults to requests of 10m of CPU and 32Mi of memory, and to a
+    /// memory limit of 64Mi.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<Resources>,
 }
@@ -137,8 +138,7 @@ pub struct Exporter {
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
-    /// The metadata.generation that this status speaks of; -1 while no controller has seen the
-    /// object.
+    /// The metadata.generation that this status describes. It is -1 until a controller has seen the object.
     #[serde(default = "crate::schema::unseen")]
     #[schemars(range(min = -1))]
     pub observed_generation: i64,
@@ -148,15 +148,15 @@ pub struct Status {
     /// Number of ready pods.
     #[serde(default)]
     pub ready_replicas: i32,
-    /// Selects the pods; read by HorizontalPodAutoscalers through the scale subresource.
+    /// Label selector of the pods. HorizontalPodAutoscalers read it through the scale subresource.
     #[serde(default)]
     #[schemars(length(max = 1024))]
     pub selector: InternedStr,
-    /// The names of the pods, sorted.
+    /// Names of the pods, sorted.
     #[serde(default)]
     #[schemars(length(max = 16), inner(length(max = 253)), extend("x-kubernetes-list-type" = "set"))]
     pub nodes: Box<[InternedStr]>,
-    /// Ready, Reconciling and Stalled sum up; Available, Progressing and Degraded say more.
+    /// Ready, Reconciling and Stalled summarize the state. Available, Progressing and Degraded give details.
     #[serde(default)]
     #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Box<[Condition]>,

@@ -1,4 +1,4 @@
-//! A Memcached's children and its status, sentence by sentence.
+//! The owned objects and the status of a Memcached.
 
 use serde_json::{Value, json};
 
@@ -33,7 +33,7 @@ fn deployment(memcached: &Memcached, status: Value) -> Deployment {
 }
 
 /// The status of `memcached` if its Deployment has this status and its pods have these names.
-fn said(memcached: &Memcached, deployment_status: Value, nodes: &[&str]) -> Status {
+fn status_with(memcached: &Memcached, deployment_status: Value, nodes: &[&str]) -> Status {
     let deployment = deployment(memcached, deployment_status);
     let nodes: Vec<_> = nodes.iter().map(|node| InternedStr::new(node)).collect();
     let context = Context { listed: Some(nodes.len()), ..Context::default() };
@@ -47,13 +47,13 @@ fn failed(memcached: &Memcached, health: Health, why: &str) -> Status {
 }
 
 #[test]
-fn the_samples_pod_template_is_the_one_that_runs_already() {
+fn the_pod_template_of_the_sample_is_unchanged() {
     let template = children(&sample()).deployment.spec.template;
     assert_golden("memcached-sample.json", &serde_json::to_value(template).unwrap());
 }
 
 #[test]
-fn the_port_is_given_only_when_it_is_not_the_default() {
+fn the_port_argument_is_omitted_for_the_default_port() {
     let mut memcached = sample();
     let command = |memcached: &Memcached| {
         let container = children(memcached).deployment.spec.template.spec.containers[0].clone();
@@ -66,7 +66,7 @@ fn the_port_is_given_only_when_it_is_not_the_default() {
 }
 
 #[test]
-fn the_limit_is_given_in_a_way_that_memcached_understands() {
+fn the_memory_argument_is_valid_for_memcached() {
     // `hack/e2e.sh` checks this with a real memcached.
     let container = children(&sample()).deployment.spec.template.spec.containers[0].clone();
     assert_eq!(*container.args, ["-m", "64"].map(InternedStr::new));
@@ -81,7 +81,7 @@ fn container_of(spec: Value) -> Value {
 }
 
 #[test]
-fn what_the_spec_sets_becomes_an_argument_that_memcached_knows() {
+fn each_setting_of_the_spec_becomes_a_memcached_argument() {
     let container = container_of(json!({"memory": "2Gi", "maxConnections": 4096, "threads": 8,
         "maxItemSize": "8Mi", "options": ["no_lru_crawler", "tail_repair_time=60"],
         "readinessProbe": "None"}));
@@ -102,7 +102,7 @@ fn what_the_spec_sets_becomes_an_argument_that_memcached_knows() {
 }
 
 #[test]
-fn the_memory_of_a_pod_follows_from_that_of_its_items() {
+fn the_memory_of_a_pod_follows_from_the_memory_for_items() {
     let limit = |spec| container_of(spec)["resources"]["limits"]["memory"].clone();
     assert_eq!(limit(json!({"memory": "64Mi"})), "141Mi");
     assert_eq!(limit(json!({})), "141Mi", "64Mi is the default");
@@ -142,13 +142,13 @@ fn own_resources_replace_the_defaults_one_by_one() {
 }
 
 #[test]
-fn never_more_run_than_asked_for_not_even_between_two_templates() {
+fn a_rollout_never_exceeds_the_requested_size() {
     let strategy = children(&sample()).deployment.spec.strategy.unwrap();
     assert_eq!(strategy.rolling_update.unwrap().max_surge, Some(Amount::Number(0)));
 }
 
 #[test]
-fn another_image_changes_no_selector() {
+fn a_new_image_changes_no_selector() {
     let memcached = sample();
     let (a, b) = (desired(&memcached, &Images::of("a:1")), desired(&memcached, &Images::of("b:2")));
     assert_eq!(a.deployment.spec.selector, b.deployment.spec.selector);
@@ -165,7 +165,7 @@ fn the_service_is_headless_and_selects_the_pods() {
 }
 
 #[test]
-fn children_have_the_labels_that_people_look_for() {
+fn owned_objects_have_the_documented_labels() {
     let labels = children(&sample()).deployment.labels;
     for (key, value) in [
         ("app", "memcached"),
@@ -183,8 +183,8 @@ fn children_have_the_labels_that_people_look_for() {
 }
 
 #[test]
-fn ready_and_available_once_all_replicas_serve() {
-    let status = said(&sample(), rolled_out(2), &["b", "a"]);
+fn ready_and_available_are_true_once_all_replicas_serve() {
+    let status = status_with(&sample(), rolled_out(2), &["b", "a"]);
     let is = |kind| condition(&status.conditions, kind);
     assert_eq!(is(Type::Ready).unwrap().0, Truth::True);
     assert_eq!(
@@ -204,11 +204,11 @@ fn ready_and_available_once_all_replicas_serve() {
 }
 
 #[test]
-fn every_condition_speaks_of_the_generation_that_the_status_speaks_of() {
+fn every_condition_has_the_generation_of_the_status() {
     let mut memcached = sample();
     memcached.meta.generation = 7;
     for status in [
-        said(&memcached, rolled_out(2), &[]),
+        status_with(&memcached, rolled_out(2), &[]),
         failed(&memcached, Health::new(Level::Stalled, Reason::Invalid, "x"), "x"),
         finalizing(&memcached, true, Time::new(NOW)),
     ] {
@@ -218,7 +218,7 @@ fn every_condition_speaks_of_the_generation_that_the_status_speaks_of() {
 }
 
 #[test]
-fn not_ready_while_anything_of_the_rollout_is_missing() {
+fn an_incomplete_rollout_is_not_ready() {
     for (field, value) in [
         ("observedGeneration", json!(0)),
         ("updatedReplicas", json!(1)),
@@ -229,7 +229,7 @@ fn not_ready_while_anything_of_the_rollout_is_missing() {
     ] {
         let mut there = rolled_out(2);
         there[field] = value;
-        let status = said(&sample(), there, &["a", "b"]);
+        let status = status_with(&sample(), there, &["a", "b"]);
         let ready = condition(&status.conditions, Type::Ready).unwrap();
         assert_eq!(ready.0, Truth::False, "{field}");
         let reconciling = condition(&status.conditions, Type::Reconciling).map(|c| c.0);
@@ -239,10 +239,10 @@ fn not_ready_while_anything_of_the_rollout_is_missing() {
 }
 
 #[test]
-fn not_ready_until_every_pod_is_named() {
-    let status = said(&sample(), rolled_out(2), &["a"]);
+fn a_memcached_is_not_ready_until_every_pod_is_named() {
+    let status = status_with(&sample(), rolled_out(2), &["a"]);
     let ready = condition(&status.conditions, Type::Ready);
-    assert_eq!(ready, Some((Truth::False, "RollingOut", "1 of 2 pods are listed in nodes")));
+    assert_eq!(ready, Some((Truth::False, "RollingOut", "status.nodes lists 1 of 2 pods")));
     assert_eq!(condition(&status.conditions, Type::Available).unwrap().0, Truth::True);
 }
 
@@ -250,20 +250,20 @@ fn not_ready_until_every_pod_is_named() {
 fn a_size_of_zero_is_ready() {
     let mut memcached = sample();
     memcached.spec.size = 0;
-    let status = said(&memcached, rolled_out(0), &[]);
+    let status = status_with(&memcached, rolled_out(0), &[]);
     let ready = condition(&status.conditions, Type::Ready).unwrap();
     assert_eq!((ready.0, ready.1), (Truth::True, "ScaledToZero"));
     assert_eq!(condition(&status.conditions, Type::Available).unwrap().0, Truth::True);
 }
 
 #[test]
-fn a_rollout_that_kubernetes_has_given_up_is_stalled_and_degraded() {
+fn a_rollout_past_its_deadline_is_stalled_and_degraded() {
     let mut there = rolled_out(2);
     there["conditions"][1] = json!({
         "type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded",
         "message": "ReplicaSet has timed out progressing.",
     });
-    let status = said(&sample(), there, &[]);
+    let status = status_with(&sample(), there, &[]);
     for kind in [Type::Stalled, Type::Degraded] {
         let stalled = condition(&status.conditions, kind).unwrap();
         assert_eq!((stalled.0, stalled.1), (Truth::True, "ProgressDeadlineExceeded"));
@@ -272,13 +272,13 @@ fn a_rollout_that_kubernetes_has_given_up_is_stalled_and_degraded() {
 }
 
 #[test]
-fn pods_that_cannot_be_made_are_degraded_but_not_stalled() {
+fn pods_that_cannot_be_created_are_degraded_but_not_stalled() {
     let mut there = rolled_out(0);
     there["conditions"] = json!([{
         "type": "ReplicaFailure", "status": "True", "reason": "FailedCreate",
         "message": "pods \"x\" is forbidden: exceeded quota: q",
     }]);
-    let status = said(&sample(), there, &[]);
+    let status = status_with(&sample(), there, &[]);
     let degraded = condition(&status.conditions, Type::Degraded).unwrap();
     assert_eq!((degraded.0, degraded.1), (Truth::True, "ReplicaFailure"));
     assert!(degraded.2.contains("exceeded quota"));
@@ -286,7 +286,7 @@ fn pods_that_cannot_be_made_are_degraded_but_not_stalled() {
 }
 
 #[test]
-fn without_an_image_the_condition_says_which_variable_is_missing() {
+fn without_an_image_the_condition_names_the_missing_variable() {
     let health = Health::new(Level::Stalled, Reason::ImageMissing, pod::NO_IMAGE);
     let status = failed(&sample(), health, pod::NO_IMAGE);
     let (truth, reason, message) = condition(&status.conditions, Type::Available).unwrap();
@@ -296,7 +296,7 @@ fn without_an_image_the_condition_says_which_variable_is_missing() {
 }
 
 #[test]
-fn a_refused_write_is_told_with_the_servers_words() {
+fn a_refused_write_is_reported_with_the_servers_message() {
     let why = "cannot create Deployment default/memcached-sample: exceeded quota: q";
     let health = Health::new(Level::Stalled, Reason::QuotaExceeded, why);
     let status = failed(&sample(), health, why);
@@ -335,7 +335,7 @@ fn a_refused_write_is_told_with_the_servers_words() {
 }
 
 #[test]
-fn the_finalizer_tells_before_and_after() {
+fn the_finalizer_reports_its_start_and_its_end() {
     let memcached = sample();
     let of = |done| {
         let status = finalizing(&memcached, done, Time::new(NOW));
@@ -362,9 +362,9 @@ fn the_finalizer_tells_before_and_after() {
 }
 
 #[test]
-fn the_status_survives_the_wire_and_then_is_no_change() {
+fn a_stored_status_is_not_changed_again() {
     let mut memcached = sample();
-    let status = said(&memcached, rolled_out(2), &["a", "b"]);
+    let status = status_with(&memcached, rolled_out(2), &["a", "b"]);
     memcached.status = serde_json::from_value(serde_json::to_value(&status).unwrap()).unwrap();
     let deployment = deployment(&memcached, rolled_out(2));
     let nodes = vec![InternedStr::new("b"), InternedStr::new("a")];
@@ -375,7 +375,7 @@ fn the_status_survives_the_wire_and_then_is_no_change() {
 }
 
 #[test]
-fn pods_serve_whether_the_controller_has_seen_the_last_edit_or_not() {
+fn available_does_not_depend_on_the_observed_generation() {
     let memcached = sample();
     let mut edited = deployment(&memcached, rolled_out(2));
     edited.meta.generation += 1;
@@ -386,10 +386,10 @@ fn pods_serve_whether_the_controller_has_seen_the_last_edit_or_not() {
 }
 
 #[test]
-fn with_more_pods_than_asked_for_it_is_not_ready() {
-    let surplus = said(&sample(), rolled_out(2), &["a", "b", "c"]);
+fn a_memcached_with_surplus_pods_is_not_ready() {
+    let surplus = status_with(&sample(), rolled_out(2), &["a", "b", "c"]);
     let ready = condition(&surplus.conditions, Type::Ready);
-    assert_eq!(ready, Some((Truth::False, "RollingOut", "3 of 2 pods are listed in nodes")));
+    assert_eq!(ready, Some((Truth::False, "RollingOut", "status.nodes lists 3 of 2 pods")));
 }
 
 #[test]
@@ -418,11 +418,11 @@ fn a_contested_field_is_no_failure_to_create_the_deployment() {
 fn nodes_are_bounded() {
     let names: Vec<String> = (0..100).map(|n| format!("pod-{n}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    assert_eq!(said(&sample(), rolled_out(2), &names).nodes.len(), 16);
+    assert_eq!(status_with(&sample(), rolled_out(2), &names).nodes.len(), 16);
 }
 
 #[test]
-fn only_pods_of_the_own_deployment_that_are_to_stay_are_nodes() {
+fn only_live_pods_of_the_own_deployment_are_nodes() {
     let pod = |change: &dyn Fn(&mut Value)| {
         let mut object = json!({ "metadata": {
             "name": "p", "namespace": "default", "uid": uid(3), "resourceVersion": "1",
@@ -445,13 +445,13 @@ fn only_pods_of_the_own_deployment_that_are_to_stay_are_nodes() {
 }
 
 #[test]
-fn pods_that_will_not_run_again_are_not_looked_at() {
+fn pods_that_have_ended_are_not_watched() {
     let fields = Pod::scope(None).fields;
     assert_eq!(fields.as_deref(), Some("status.phase!=Failed,status.phase!=Succeeded"));
 }
 
 #[test]
-fn an_exporter_runs_beside_memcached_and_asks_it_on_its_port() {
+fn the_exporter_scrapes_memcached_on_its_port() {
     let memcached = custom::<Memcached>(
         "{metadata: {name: cache}, spec: {containerPort: 11212, exporter: {}}}",
     );

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::schema;
 
-/// A taint that does not keep the pods from a node.
+/// A taint that the pods tolerate.
 #[derive(KubeSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = (
@@ -23,57 +23,58 @@ use crate::schema;
     "a toleration with `tolerationSeconds` must have the `effect` 'NoExecute'",
 ))]
 pub struct Toleration {
-    /// The key of the taint; all of them if absent and `operator` is 'Exists'.
+    /// Key of the taint. Without a key, `operator` must be 'Exists', which then matches all taints.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 317))]
     #[x_kube(validation = schema::taint_key())]
     pub key: Option<String>,
-    /// 'Equal' (the default) compares `value`, 'Exists' does not.
+    /// With 'Equal' (the default), the taint must have `value`. With 'Exists', it can have any value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["Equal", "Exists", ""]))]
     pub operator: Option<String>,
-    /// The value of the taint.
+    /// Value of the taint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(
         length(max = 63),
         regex(pattern = r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$")
     )]
     pub value: Option<String>,
-    /// The effect of the taint; each of them if absent.
+    /// Effect of the taint. Defaults to all effects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["NoSchedule", "PreferNoSchedule", "NoExecute", ""]))]
     pub effect: Option<String>,
-    /// Seconds for which a taint of effect 'NoExecute' is tolerated; for ever if absent.
+    /// Seconds for which a taint with effect 'NoExecute' is tolerated. Defaults to no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub toleration_seconds: Option<i64>,
 }
 
-/// Spreading of the pods over the nodes with each value of a label.
+/// How the pods spread over groups of nodes, such as zones.
 #[derive(KubeSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TopologySpreadConstraint {
-    /// The largest difference between the numbers of pods.
+    /// Maximum difference between the numbers of pods in two groups.
     #[schemars(range(min = 1))]
     pub max_skew: i32,
-    /// The label, for example 'topology.kubernetes.io/zone'.
+    /// Node label that forms the groups, for example 'topology.kubernetes.io/zone'.
     #[schemars(length(max = 317))]
     #[x_kube(validation = schema::topology_key())]
     pub topology_key: String,
-    /// 'DoNotSchedule' leaves a pod pending, 'ScheduleAnyway' prefers the other nodes.
+    /// With 'DoNotSchedule', a pod that would exceed `maxSkew` stays pending. With 'ScheduleAnyway', the scheduler only
+    /// prefers other nodes.
     #[schemars(schema_with = "schema::when_unsatisfiable")]
     pub when_unsatisfiable: String,
 }
 
-/// The name of a Secret.
+/// Reference to a Secret.
 #[derive(KubeSchema, Serialize)]
 pub struct SecretName {
-    /// The Secret's name.
+    /// Name of the Secret.
     #[schemars(length(max = 253))]
     #[x_kube(validation = schema::object_name())]
     pub name: String,
 }
 
-/// A check of the container by the kubelet, with one of `httpGet` and `tcpSocket`.
+/// A check of the container by the kubelet, with either `httpGet` or `tcpSocket`.
 #[derive(KubeSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = (
@@ -81,25 +82,25 @@ pub struct SecretName {
     "a probe must have either `httpGet` or `tcpSocket`",
 ))]
 pub struct Probe {
-    /// Passes if an HTTP GET is answered with a code from 200 to 399.
+    /// HTTP GET request. Passes if the response has a status code from 200 to 399.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http_get: Option<HttpGet>,
-    /// Passes if the port accepts a connection.
+    /// TCP connection. Passes if the port accepts it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tcp_socket: Option<TcpSocket>,
-    /// Seconds before the first check; 0 if absent.
+    /// Seconds before the first check. Defaults to 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 3600))]
     pub initial_delay_seconds: Option<i32>,
-    /// Seconds between two checks; 10 if absent.
+    /// Seconds between two checks. Defaults to 10.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 3600))]
     pub period_seconds: Option<i32>,
-    /// Seconds until a check without an answer has failed; 1 if absent.
+    /// Seconds after which a check without a response fails. Defaults to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 3600))]
     pub timeout_seconds: Option<i32>,
-    /// Checks in a row that must fail; 3 if absent.
+    /// Number of consecutive checks that must fail. Defaults to 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 1000))]
     pub failure_threshold: Option<i32>,
@@ -109,14 +110,14 @@ pub struct Probe {
 #[derive(KubeSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpGet {
-    /// The path, for example '/healthz'; '/' if absent.
+    /// Path of the request, for example '/healthz'. Defaults to '/'.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024), regex(pattern = "^(/|$)"))]
     pub path: Option<String>,
-    /// The port: a number, or the name that is the `targetPort` of one of `ports`.
+    /// Port: a number, or a name that one of `ports` has as its `targetPort`.
     #[schemars(schema_with = "schema::probe_port")]
     pub port: IntOrString,
-    /// 'HTTP' or 'HTTPS', whose certificate is not checked; 'HTTP' if absent.
+    /// 'HTTP' (the default) or 'HTTPS'. The certificate is not verified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["HTTP", "HTTPS", ""]))]
     pub scheme: Option<String>,
@@ -125,12 +126,12 @@ pub struct HttpGet {
 /// A connection to the pod.
 #[derive(KubeSchema, Serialize)]
 pub struct TcpSocket {
-    /// The port: a number, or the name that is the `targetPort` of one of `ports`.
+    /// Port: a number, or a name that one of `ports` has as its `targetPort`.
     #[schemars(schema_with = "schema::probe_port")]
     pub port: IntOrString,
 }
 
-/// A volume, and where the container finds it.
+/// A volume and its path in the container.
 #[derive(KubeSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = (
@@ -139,30 +140,30 @@ pub struct TcpSocket {
     "a volume must have one of `configMap`, `secret`, `emptyDir` and `persistentVolumeClaim`",
 ))]
 pub struct Volume {
-    /// Its name.
+    /// Name of the volume.
     #[schemars(length(max = 63))]
     #[x_kube(validation = (
         "self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",
         "`name` must consist of lower-case letters, digits and '-', and begin and end with a letter or digit",
     ))]
     pub name: String,
-    /// The path of the volume in the container, for example '/etc/shop'.
+    /// Path of the volume in the container, for example '/etc/shop'.
     #[schemars(length(max = 1024))]
     #[x_kube(validation = schema::mount_path())]
     pub mount_path: String,
-    /// True if the container may not write to it.
+    /// If true, the container cannot write to the volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_only: Option<bool>,
-    /// A ConfigMap, with a file for each key.
+    /// ConfigMap whose keys become files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_map: Option<ConfigMapVolume>,
-    /// A Secret, with a file for each key.
+    /// Secret whose keys become files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<SecretVolume>,
-    /// An empty directory that is deleted with the pod.
+    /// Empty directory that is deleted with the pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub empty_dir: Option<EmptyDirVolume>,
-    /// A PersistentVolumeClaim, which all pods share.
+    /// PersistentVolumeClaim that all pods share.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub persistent_volume_claim: Option<ClaimVolume>,
 }
@@ -170,11 +171,11 @@ pub struct Volume {
 /// A ConfigMap as files.
 #[derive(KubeSchema, Serialize)]
 pub struct ConfigMapVolume {
-    /// The ConfigMap's name.
+    /// Name of the ConfigMap.
     #[schemars(length(max = 253))]
     #[x_kube(validation = schema::object_name())]
     pub name: String,
-    /// True if a pod may start without it.
+    /// If true, a pod can start without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub optional: Option<bool>,
 }
@@ -183,11 +184,11 @@ pub struct ConfigMapVolume {
 #[derive(KubeSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SecretVolume {
-    /// The Secret's name.
+    /// Name of the Secret.
     #[schemars(length(max = 253))]
     #[x_kube(validation = schema::name_in("secretName"))]
     pub secret_name: String,
-    /// True if a pod may start without it.
+    /// If true, a pod can start without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub optional: Option<bool>,
 }
@@ -196,11 +197,12 @@ pub struct SecretVolume {
 #[derive(KubeSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EmptyDirVolume {
-    /// 'Memory' for a file system in memory, which counts as the container's; the node's disk if absent.
+    /// With 'Memory', the files are in memory and count towards the container's memory limit. Defaults to the node's
+    /// disk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["Memory", ""]))]
     pub medium: Option<String>,
-    /// The most that it may hold, for example '1Gi'.
+    /// Maximum size, for example '1Gi'.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 32), regex(pattern = r"^([1-9][0-9]*(k|M|G|T|Ki|Mi|Gi|Ti)?)?$"))]
     pub size_limit: Option<String>,
@@ -210,7 +212,7 @@ pub struct EmptyDirVolume {
 #[derive(KubeSchema, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClaimVolume {
-    /// The claim's name.
+    /// Name of the PersistentVolumeClaim.
     #[schemars(length(max = 253))]
     #[x_kube(validation = schema::name_in("claimName"))]
     pub claim_name: String,

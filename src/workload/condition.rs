@@ -94,29 +94,29 @@ impl JsonSchema for Condition {
             "required": ["type", "status", "lastTransitionTime", "reason", "message"],
             "properties": {
                 "type": {
-                    "description": "Which aspect, one word.",
+                    "description": "Type of the condition.",
                     "type": "string", "maxLength": 316,
                     "pattern": "^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$",
                 },
                 "status": {
-                    "description": "Whether it is so.",
+                    "description": "Status of the condition.",
                     "type": "string", "enum": ["True", "False", "Unknown"],
                 },
                 "observedGeneration": {
-                    "description": "The metadata.generation that the condition speaks of; -1 while no controller has seen the object.",
+                    "description": "The metadata.generation that the condition describes. It is -1 until a controller has seen the object.",
                     "type": "integer", "format": "int64", "minimum": -1,
                 },
                 "lastTransitionTime": {
-                    "description": "When the status last changed.",
+                    "description": "Time of the last change of the status.",
                     "type": "string", "format": "date-time",
                 },
                 "reason": {
-                    "description": "Why, one word.",
+                    "description": "Cause, as one word.",
                     "type": "string", "minLength": 1, "maxLength": 1024,
                     "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
                 },
                 "message": {
-                    "description": "Why, a sentence.",
+                    "description": "Cause, as a sentence.",
                     "type": "string", "maxLength": 32768,
                 },
             },
@@ -287,13 +287,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_depends_on_the_clock_unless_something_changed() {
+    fn an_unchanged_condition_keeps_its_time() {
         let first = merge(&[], wanted(Status::False, "a"), 1, Time::new(10));
         assert_eq!(merge(&first, wanted(Status::False, "a"), 1, Time::new(99)), first);
     }
 
     #[test]
-    fn a_condition_of_another_type_is_left_alone_and_one_of_ours_goes() {
+    fn foreign_conditions_are_kept_and_unwanted_own_ones_removed() {
         let mut there = merge(&[], wanted(Status::False, "a"), 1, Time::new(10)).into_vec();
         there.push(Condition { kind: InternedStr::new("example.com/Backup"), ..there[0].clone() });
         there.push(Condition { kind: InternedStr::new("Stalled"), ..there[0].clone() });
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_cut_where_a_character_begins() {
+    fn a_long_message_is_cut_at_a_character_boundary() {
         let long = "é".repeat(MAX_MESSAGE);
         assert_eq!(bounded(&long).len(), MAX_MESSAGE);
         assert!(bounded(&format!("a{long}")).len() < MAX_MESSAGE);

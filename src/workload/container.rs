@@ -116,21 +116,21 @@ pub struct Capabilities {
     "an environment variable must have either `value` or `valueFrom`",
 ))]
 pub struct EnvVar {
-    /// Its name: letters, digits, '-', '_' and '.', not a digit first.
+    /// Name of the variable: letters, digits, '-', '_' and '.'. It cannot begin with a digit.
     #[schemars(length(max = 256))]
-    // Every API server accepts this form. Since 1.32 they accept any printable ASCII but '=', before that only
-    // this (k8s.io/apimachinery/pkg/util/validation, IsEnvVarName).
+    // Every API server accepts this form. Servers before 1.32 accept no other; later ones accept any
+    // printable ASCII but '=' (k8s.io/apimachinery/pkg/util/validation, IsEnvVarName).
     #[x_kube(validation = (
         "self.matches('^[-._a-zA-Z][-._a-zA-Z0-9]*$') && self != '.' && !self.startsWith('..')",
         "`name` must consist of letters, digits, '-', '_' and '.', not begin with a digit, and not be '.' or \
          begin with '..', for example 'LOG_LEVEL'",
     ))]
     pub name: InternedStr,
-    /// Its value. $(NAME) is replaced by the value of an earlier variable.
+    /// Value of the variable. $(NAME) is replaced by the value of an earlier variable.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     #[schemars(length(max = 65536))]
     pub value: InternedStr,
-    /// Source of its value, instead of `value`.
+    /// Source of the value. Cannot be combined with `value`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value_from: Option<Box<ValueSource>>,
 }
@@ -145,16 +145,16 @@ pub struct EnvVar {
     "`valueFrom` must have one of `configMapKeyRef`, `secretKeyRef`, `fieldRef` and `resourceFieldRef`",
 ))]
 pub struct ValueSource {
-    /// A key of a ConfigMap.
+    /// Key of a ConfigMap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_map_key_ref: Option<KeyRef>,
-    /// A key of a Secret.
+    /// Key of a Secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_key_ref: Option<KeyRef>,
-    /// A field of the pod.
+    /// Field of the pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field_ref: Option<FieldRef>,
-    /// A resource of the container.
+    /// Resource limit or request of the container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resource_field_ref: Option<ResourceRef>,
 }
@@ -164,35 +164,35 @@ pub struct ValueSource {
 #[serde(default, rename_all = "camelCase")]
 #[schemars(!default)]
 pub struct KeyRef {
-    /// The object's name.
+    /// Name of the object.
     #[schemars(length(max = 253))]
     #[x_kube(validation = schema::object_name())]
     pub name: InternedStr,
-    /// The key in it.
+    /// Key to select.
     #[schemars(length(max = 253))]
     #[x_kube(validation = (
         "self.matches('^[-._a-zA-Z0-9]+$') && self != '.' && !self.startsWith('..')",
         "`key` must consist of letters, digits, '-', '_' and '.', and not be '.' or begin with '..'",
     ))]
     pub key: InternedStr,
-    /// True if a pod may start without it.
+    /// If true, a pod can start without it.
     #[serde(default, deserialize_with = "unless_zero", skip_serializing_if = "Option::is_none")]
     pub optional: Option<bool>,
 }
 
-/// A field of the pod.
+/// Field of the pod.
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(!default)]
 pub struct FieldRef {
-    /// Always 'v1'.
+    /// API version of the field path. Always 'v1'.
     #[serde(default, deserialize_with = "unless_zero", skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["v1", ""]))]
     pub api_version: Option<InternedStr>,
-    /// Which field, for example 'metadata.name'.
+    /// Path of the field, for example 'metadata.name'.
     #[schemars(length(max = 512))]
     #[x_kube(validation = schema::field_path())]
-    // Like [`prefix_of`], after the quote.
+    // Like [`prefix_of`], for the part after the quote.
     #[x_kube(validation = (
         "!self.contains('/') || self.indexOf('/') - self.indexOf('[') <= 255",
         "`fieldPath` must have a KEY with at most 253 characters before the '/'",
@@ -200,7 +200,7 @@ pub struct FieldRef {
     pub field_path: InternedStr,
 }
 
-/// A resource of the container.
+/// Resource limit or request of the container.
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(!default)]
@@ -211,15 +211,15 @@ pub struct FieldRef {
     "`divisor` must be '1' or '1m' for cpu, and '1' or one unit such as '1M' or '1Mi' for the others",
 ))]
 pub struct ResourceRef {
-    /// Which container; the App's own if absent.
+    /// Name of the container. Defaults to the container that has the variable.
     #[serde(default, deserialize_with = "unless_zero", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub container_name: Option<InternedStr>,
-    /// The unit in which it is told.
+    /// Unit of the value.
     #[serde(default, deserialize_with = "divisor", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::divisor_of_a_resource")]
     pub divisor: Option<Quantity>,
-    /// Which, for example 'limits.cpu'.
+    /// Name of the resource, for example 'limits.cpu'.
     #[schemars(length(max = 253))]
     #[x_kube(validation = (
         "self.matches('^(limits|requests)[.](cpu|memory|ephemeral-storage)$')",
@@ -236,13 +236,13 @@ pub struct Quantities(pub Box<[(InternedStr, Quantity)]>);
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 #[schemars(!default)]
-#[x_kube(validation = schema::request_within_limit("cpu"), validation = schema::request_within_limit("memory"), validation = schema::request_within_limit("ephemeral-storage"), validation = schema::whole_resources(), validation = schema::extended_requests())]
+#[x_kube(validation = schema::request_within_limit("cpu"), validation = schema::request_within_limit("memory"), validation = schema::request_within_limit("ephemeral-storage"), validation = schema::extended_limits(), validation = schema::extended_requests())]
 pub struct Resources {
-    /// The most that may be used, by resource name.
+    /// Maximum amounts, by resource name.
     #[serde(default, skip_serializing_if = "Quantities::is_empty")]
     #[schemars(schema_with = "schema::quantities")]
     pub limits: Quantities,
-    /// Amounts that are kept free, by resource name. The limit where absent.
+    /// Reserved amounts, by resource name. Default to the limits.
     #[serde(default, skip_serializing_if = "Quantities::is_empty")]
     #[schemars(schema_with = "schema::quantities")]
     pub requests: Quantities,

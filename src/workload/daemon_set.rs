@@ -25,7 +25,7 @@ pub type DaemonSet = Child<DaemonSetSpec>;
 pub struct DaemonSetSpec {
     /// Selector of the pods. Immutable.
     pub selector: Selector,
-    /// How pods of a new template replace the old ones.
+    /// Replacement of old pods by those of a new template.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub update_strategy: Option<Box<Value>>,
     /// Seconds for which a pod must be ready before it counts as available.
@@ -74,7 +74,8 @@ impl ChildSpec for DaemonSetSpec {
     const IMMUTABLE: &'static [&'static str] = &["spec.selector"];
     type Status = DaemonSetStatus;
 
-    /// Requirements on nodes where none are wanted: the daemon belongs on every node that its spec names.
+    /// Removes node requirements of other managers if none are desired, because the daemon belongs on every
+    /// node that its spec selects.
     fn unwanted(&self, stored: &DaemonSet, foreign: Foreign<'_>) -> Vec<Value> {
         const SELECTOR: &str = "/spec/template/spec/nodeSelector";
         const AFFINITY: &str = "/spec/template/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution";
@@ -239,21 +240,18 @@ fn behind(daemon_set: &DaemonSet, desired: i32) -> Option<String> {
     let status = &daemon_set.status;
     let updated = status.updated_number_scheduled;
     let counts = [
-        (status.current_number_scheduled, "have the daemon"),
+        (status.current_number_scheduled, "runs"),
         // With OnDelete, new pods are created when a user deletes the old ones.
-        (
-            if is_on_delete(daemon_set) { desired } else { updated },
-            "have the daemon of this generation",
-        ),
-        (status.number_available, "have the daemon available"),
-        (status.number_ready, "have the daemon ready"),
+        (if is_on_delete(daemon_set) { desired } else { updated }, "is up to date"),
+        (status.number_available, "is available"),
+        (status.number_ready, "is ready"),
     ];
     let (count, what) = counts.into_iter().find(|(count, _)| *count < desired)?;
-    Some(format!("{count} of {desired} nodes {what}"))
+    Some(format!("The daemon {what} on {count} of {desired} nodes"))
 }
 
 /// Text after the number of pods that run until a user deletes them.
-const FORMER: &str = " run the former template until deleted";
+const FORMER: &str = " run the previous template until you delete them";
 
 /// Returns the message without [`FORMER`] and its number.
 fn without_former(message: &str) -> &str {
@@ -261,7 +259,8 @@ fn without_former(message: &str) -> &str {
     before.map_or(message, |at| &message[..at])
 }
 
-/// Number of nodes from which one in a hundred can be lost or not ready: of 5,000 nodes, one always is.
+/// Minimum number of nodes for a tolerance of one in a hundred: of 5,000 nodes, one is always lost or not
+/// ready.
 const MANY: i32 = 100;
 
 /// Returns how many of `nodes` can be lost or not ready.
@@ -293,7 +292,7 @@ fn almost_everywhere(
     context: &Context<'_>,
 ) -> Health {
     let ready = daemon_set.status.number_available.min(daemon_set.status.number_ready);
-    let first = format!("The daemon is ready on {ready} of {desired} nodes where it belongs");
+    let first = format!("The daemon is ready on {ready} of {desired} desired nodes");
     if matches!(context.evidence.pods, Answer::NotAsked | Answer::Failed)
         && let Some(known) = context.previous.as_ref()
         && known.reason == Reason::MostNodesReady
@@ -308,19 +307,18 @@ fn almost_everywhere(
     Health::ready(Reason::MostNodesReady, message)
 }
 
-/// Returns the health of a daemon that is ready on all nodes where it belongs. Kubernetes does not count lost
+/// Returns the health of a daemon that is ready on all desired nodes. Kubernetes does not count lost
 /// and tainted nodes as desired; pods left there are `misscheduled`.
 fn everywhere(daemon_set: &DaemonSet, desired: i32, context: &Context<'_>) -> Health {
     let misscheduled = daemon_set.status.number_misscheduled;
-    let message = format!("The daemon is ready on all {desired} nodes where it belongs");
+    let message = format!("The daemon is ready on all {desired} desired nodes");
     let ready = |message| Health::ready(Reason::AllNodesReady, message);
     let trouble = |reason, message| {
         context.health_of(Trouble { reason, message, stalls_at_once: false }, true)
     };
     let not_reporting = |what: String, lost: i32| {
         if lost <= tolerated(desired.saturating_add(lost)) {
-            let message =
-                format!("The daemon is ready on {desired} nodes where it belongs; {what}");
+            let message = format!("The daemon is ready on {desired} desired nodes; {what}");
             return Health::ready(Reason::MostNodesReady, message);
         }
         let others = format!("the daemon is ready on {desired} others");
@@ -349,8 +347,8 @@ fn everywhere(daemon_set: &DaemonSet, desired: i32, context: &Context<'_>) -> He
                 }
             }
             _ => ready(format!(
-                "{message}; {misscheduled} more run it, which a taint may keep it from: the \
-                 operator may not list nodes"
+                "{message}; {misscheduled} more nodes run it, possibly despite a taint: the operator \
+                 cannot list nodes"
             )),
         },
         Answer::NotAsked | Answer::Failed if misscheduled == 0 => known_of_nodes(context, message),
@@ -407,10 +405,10 @@ fn nowhere(daemon_set: &DaemonSet, context: &Context<'_>) -> Health {
                 }
                 _ if context.is_late(longest_idle(daemon_set)) => {
                     let message =
-                        "Nodes are open to the daemon, and the DaemonSet controller counts none";
+                        "Nodes can run the daemon, but the DaemonSet controller counts none";
                     trouble(Reason::ProgressDeadlineExceeded, message.to_owned())
                 }
-                _ => Health::rolling_out("Waiting until the DaemonSet controller counts the nodes"),
+                _ => Health::rolling_out("Waiting for the DaemonSet controller to count the nodes"),
             }
         }
         Answer::NotPermitted => nowhere_visible(daemon_set, context, &none()),
@@ -421,7 +419,7 @@ fn nowhere(daemon_set: &DaemonSet, context: &Context<'_>) -> Health {
                 Reason::NoMatchingNodes,
                 Reason::ProgressDeadlineExceeded,
             ];
-            kept(context, &reasons, "The daemon belongs on no node")
+            kept(context, &reasons, "No node should run the daemon")
         }
     }
 }
@@ -438,16 +436,16 @@ fn nowhere_visible(daemon_set: &DaemonSet, context: &Context<'_>, none: &str) ->
         (None, 0) => Health::ready(
             Reason::NoMatchingNodes,
             format!(
-                "{none}, or taints keep the daemon from all of them: the operator may not list nodes"
+                "{none}, or taints keep the daemon out of all of them: the operator cannot list nodes"
             ),
         ),
         _ if !context.is_stuck() => {
-            Health::rolling_out("Waiting until the daemon's pods have ended")
+            Health::rolling_out("Waiting for the daemon's pods to terminate")
         }
         _ => {
             let message = format!(
-                "{misscheduled} nodes run the daemon, and it belongs on none of them: they are lost, or a taint \
-                 keeps it out; the operator cannot list nodes"
+                "{misscheduled} nodes run the daemon although they should not: they do not report, or have a taint; \
+                 the operator cannot list nodes"
             );
             trouble(Reason::ReplicasUnavailable, message)
         }
@@ -469,11 +467,13 @@ fn hint(context: &Context<'_>) -> String {
     format!("; kubectl label node NODE {}", examples.join(" "))
 }
 
-/// Returns the health while the nodes cannot be listed: the reported one, if it is of this generation and the
-/// counts allow its reason; else one that is not better.
+/// Returns the health while the nodes cannot be listed: the reported health, if it is of this generation and
+/// the counts allow its reason; otherwise a health that is not better.
 fn kept(context: &Context<'_>, reasons: &[Reason], message: &str) -> Health {
     match context.previous.as_ref().filter(|previous| reasons.contains(&previous.reason)) {
         Some(previous) => previous.clone(),
-        None => Health::rolling_out(format!("{message}; the nodes cannot be listed at the moment")),
+        None => Health::rolling_out(format!(
+            "{message}; the operator cannot list the nodes at the moment"
+        )),
     }
 }

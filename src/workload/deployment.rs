@@ -29,7 +29,7 @@ pub struct DeploymentSpec {
     pub replicas: i32,
     /// Selector of the pods. Immutable.
     pub selector: Selector,
-    /// How pods of a new template replace the old ones.
+    /// Replacement of old pods by those of a new template.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub strategy: Option<Strategy>,
     /// Seconds for which a pod must be ready before it counts as available.
@@ -53,14 +53,15 @@ pub struct DeploymentSpec {
 #[schemars(!default)]
 #[x_kube(validation = (
     "!has(self.rollingUpdate) || !has(self.type) || self.type in ['', 'RollingUpdate']",
-    "`rollingUpdate` must be left out if `type` is 'Recreate'",
+    "`rollingUpdate` must not be set if `type` is 'Recreate'",
 ))]
 pub struct Strategy {
-    /// 'RollingUpdate' (the default) replaces them in steps, 'Recreate' ends all before the first new one.
+    /// With 'RollingUpdate' (the default), pods are replaced gradually. With 'Recreate', all old pods terminate before
+    /// new ones start.
     #[serde(default, rename = "type", skip_serializing_if = "str::is_empty")]
     #[schemars(extend("enum" = ["RollingUpdate", "Recreate", ""]))]
     pub kind: InternedStr,
-    /// The pace of a rolling update; a quarter of the pods at once if absent.
+    /// Pace of a rolling update. Defaults to 25% of the pods at a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rolling_update: Option<RollingUpdate>,
 }
@@ -76,11 +77,11 @@ pub struct Strategy {
     "`maxSurge` and `maxUnavailable` must not both be 0",
 ))]
 pub struct RollingUpdate {
-    /// Pods beyond `replicas` that there may be.
+    /// Number or percentage of pods that can exist in addition to `replicas`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::amount")]
     pub max_surge: Option<Amount>,
-    /// Pods of `replicas` that may be missing.
+    /// Number or percentage of pods that can be unavailable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::amount")]
     pub max_unavailable: Option<Amount>,
@@ -257,7 +258,7 @@ impl Health {
         if let Some(lasting) = context.of_lasting_pods().filter(|_| !reports) {
             return context.health_of(lasting, false);
         }
-        match context.of_pods_within(patience(deployment), completed) {
+        match context.of_pods_within(longest_idle(deployment), completed) {
             // The probes allow a longer start.
             Some(trouble)
                 if trouble.reason == Reason::ContainersNotReady
@@ -276,8 +277,8 @@ impl Health {
             },
             // Kubernetes applies no deadline if only the size has changed (k8s.io/kubernetes,
             // pkg/controller/deployment/progress.go, syncRolloutStatus).
-            _ if !rolling && context.is_late(patience(deployment)) => {
-                let seconds = patience(deployment).as_secs();
+            _ if !rolling && context.is_late(longest_idle(deployment)) => {
+                let seconds = longest_idle(deployment).as_secs();
                 let message = format!("No progress for {seconds} seconds: {behind}");
                 let reason = Reason::ProgressDeadlineExceeded;
                 context.health_of(Trouble { reason, message, stalls_at_once: false }, false)
@@ -310,14 +311,14 @@ fn waits_until_ready_for_long(deployment: &Deployment, listed: Option<usize>) ->
 }
 
 /// Returns the longest time without progress.
-fn patience(deployment: &Deployment) -> Duration {
+fn longest_idle(deployment: &Deployment) -> Duration {
     let seconds = deployment.spec.progress_deadline_seconds.map_or(DEADLINE, i64::from);
     Duration::from_secs(seconds.unsigned_abs())
 }
 
 fn ready(deployment: &Deployment) -> Health {
     match deployment.spec.replicas {
-        0 => Health::ready(Reason::ScaledToZero, "No replica is wanted"),
+        0 => Health::ready(Reason::ScaledToZero, "No replicas are desired"),
         replicas => {
             Health::ready(Reason::AllReplicasReady, format!("All {replicas} replicas are ready"))
         }
@@ -356,9 +357,9 @@ fn behind(deployment: &Deployment, listed: Option<usize>) -> Option<String> {
     if status.updated_replicas < wanted {
         share(status.updated_replicas, "up to date")
     } else if surplus > 0 {
-        Some(format!("{surplus} old replicas are left"))
+        Some(format!("{surplus} old replicas remain"))
     } else if status.replicas > wanted {
-        Some(format!("{} surplus replicas are left", status.replicas - wanted))
+        Some(format!("{} surplus replicas remain", status.replicas - wanted))
     } else if status.ready_replicas < wanted {
         share(status.ready_replicas, "ready")
     } else if status.available_replicas < wanted {
@@ -366,7 +367,7 @@ fn behind(deployment: &Deployment, listed: Option<usize>) -> Option<String> {
     } else if status.unavailable_replicas > 0 {
         // This count follows the desired size of the ReplicaSets. No other count contains pods that are not
         // created yet and no longer desired.
-        Some(format!("{} surplus replicas are on their way", status.unavailable_replicas))
+        Some(format!("{} surplus replicas are being created", status.unavailable_replicas))
     } else if status.condition("Progressing").is_some_and(|c| !NO_ROLLOUT.contains(&&*c.reason)) {
         Some("Waiting for the rollout to complete".to_owned())
     } else if status.condition("Available").is_none_or(|c| c.status != Status::True) {
@@ -375,7 +376,7 @@ fn behind(deployment: &Deployment, listed: Option<usize>) -> Option<String> {
         // The listed pods are counted separately, because the Deployment's counts lag. Ready guarantees that
         // the status lists every pod, and that no surplus pod runs.
         let listed = listed.filter(|listed| usize::try_from(wanted).is_ok_and(|w| *listed != w));
-        listed.map(|listed| format!("{listed} of {wanted} pods are listed in nodes"))
+        listed.map(|listed| format!("status.nodes lists {listed} of {wanted} pods"))
     }
 }
 
@@ -402,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_start_that_its_probes_allow_is_a_rollout() {
+    fn a_slow_start_within_the_probes_limits_is_a_rollout() {
         let mut stored = serde_json::to_value(deployment(1, [1, 1])).unwrap();
         let pod = json!({"metadata": {"name": "a-1", "namespace": "ns"}, "status": {"phase": "Running",
             "conditions": [{"type": "Ready", "status": "False", "reason": "ContainersNotReady"}],
@@ -430,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn old_pods_that_go_are_progress() {
+    fn the_deletion_of_old_pods_is_progress() {
         let old = |counts| DeploymentSpec::progress(&deployment(2, counts))[3];
         assert_eq!([old([3, 1]), old([2, 1]), old([2, 2])], [-2, -1, 0]);
     }

@@ -4,9 +4,9 @@
 //! Guarantees
 //! - A list takes at most [`DEADLINE`], and at most [`AT_ONCE`] run at the same time. If a list cannot run, the
 //!   result is [`Answer::Failed`] within half a second, with the time of the next attempt.
-//! - The process explains at most [`RATE`] workloads a second, after a burst of [`BURST`], whatever the number
-//!   of workloads that are not ready and of their events. An explanation takes one to three lists: of live
-//!   pods, of evicted pods, of Events. A workload that has to wait reserves the time of its next list.
+//! - The process explains at most [`RATE`] workloads a second, after a burst of [`BURST`], whatever the
+//!   number of workloads that are not ready and of their events. An explanation takes one to three lists: of
+//!   live pods, of evicted pods, of Events. A workload that must wait reserves the time of its next list.
 //! - A result is used again for [`FRESH`], while the owned object has the same generation. A result that
 //!   explains nothing is used for [`UNEXPLAINED`] only, because the cause can show soon.
 //! - Nodes are listed by the labels that a daemon selects, one list at a time. All GenericDaemons with the same
@@ -574,7 +574,7 @@ mod tests {
         let (mut state, start) = (State::default(), Instant::now());
         let mut turns: Vec<Instant> = vec![start; 200];
         let mut sent = Vec::new();
-        // Each object asks at its turn.
+        // Each object asks again at its reserved time.
         while let Some(now) = turns.iter().min().copied().filter(|now| *now < start + FRESH) {
             let n = turns.iter().position(|turn| *turn == now).unwrap();
             let subject = of_child(uid(n as u8));
@@ -597,7 +597,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_used_again_until_it_is_old_or_the_child_changes() {
+    fn a_result_is_reused_until_it_expires_or_the_object_changes() {
         let (mut state, start) = (State::default(), Instant::now());
         let (first, later) = ((uid(1), 1), |seconds| start + Duration::from_secs(seconds));
         assert!(lists(&mut state, first, start));
@@ -610,7 +610,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_list_pauses_all_lists_and_is_not_used_again() {
+    fn a_failed_list_pauses_all_lists_and_is_not_reused() {
         let (mut state, start) = (State::default(), Instant::now());
         assert!(lists(&mut state, (uid(1), 1), start));
         let until = state.answered(&of_child(uid(1)), &Evidence::failed(), start);
@@ -648,7 +648,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_list_of_nodes_pauses_those_of_nodes_only_and_for_longer_each_time() {
+    fn failed_node_lists_pause_only_node_lists_with_backoff() {
         let (mut state, mut now) = (State::default(), Instant::now());
         let (all, some) = (Subject::Nodes(String::new()), Subject::Nodes("a".into()));
         let failed = Evidence::failed();
@@ -664,8 +664,8 @@ mod tests {
         assert_eq!(pauses, [5, 10, 20, 40, 80, 160, 300, 300]);
     }
 
-    /// The queries of the lists that explain a DaemonSet, and the answer, if its pods and Events are
-    /// these.
+    /// The queries of the lists that explain a DaemonSet with these pods and Events, and the resulting
+    /// evidence.
     async fn explained(pods: Vec<Value>, events: Vec<Value>) -> (Vec<String>, Evidence) {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let seen = asked.clone();
@@ -696,7 +696,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lists_are_of_live_pods_from_the_cache_and_of_events_by_uid() {
+    async fn lists_select_live_pods_from_the_cache_and_events_by_uid() {
         let (queries, _) = explained(Vec::new(), Vec::new()).await;
         let [pods, events] = &queries[..] else { panic!("{queries:?}") };
         assert!(pods.contains("resourceVersion=0&"), "{pods}");
@@ -705,7 +705,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn pods_that_are_not_ready_or_end_are_kept() {
+    async fn unready_and_terminating_pods_are_kept() {
         let pod = |name: &str, ready: &str, deleted: bool| {
             let mut pod = json!({"metadata": {"name": name, "namespace": "n"}, "spec":
                 {"terminationGracePeriodSeconds": 600}, "status": {"phase": "Running",
@@ -735,7 +735,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_asked_for_any_more_takes_no_memory() {
+    fn unused_results_are_removed() {
         let (mut state, start) = (State::default(), Instant::now());
         for n in 0..100 {
             state.look_up(&of_child(uid(n)), NOT, start);

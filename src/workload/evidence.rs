@@ -46,8 +46,8 @@ pub struct Evidence {
     /// Pods that are not ready or are being deleted, by name. Evicted pods are included if no other problem is
     /// found.
     pub pods: Answer<Arc<[PodState]>>,
-    /// Why a DaemonSet's pods cannot be created, if its Events report it. A Deployment reports it in a
-    /// condition.
+    /// The reason why a DaemonSet's pods cannot be created, if its Events report it. A Deployment reports it
+    /// in a condition.
     pub refusal: Answer<Option<String>>,
     /// Nodes with a daemon's labels, including those where it cannot run.
     pub nodes: Answer<Arc<[NodeState]>>,
@@ -172,7 +172,7 @@ fn evicted(pods: &[PodState]) -> Option<Trouble> {
         })
     })?;
     let (name, end) = (evicted.name(), evicted.end());
-    let message = format!("Pod {name} {end}; another one is to replace it");
+    let message = format!("Pod {name} {end}; its replacement is not ready");
     Some(Trouble { reason: Reason::PodsEvicted, message, stalls_at_once: false })
 }
 
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn three_words_are_all_and_of_four_three_are_named() {
+    fn at_most_three_names_are_shown() {
         assert_eq!(some(&["a", "b", "c"]), "a, b, c");
         assert_eq!(some(&["a", "b", "c", "d"]), "a, b, c, …");
     }
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn an_eviction_is_blamed_only_for_the_pod_that_replaces_it() {
+    fn an_eviction_explains_only_its_replacement_pod() {
         let (then, later, days_later) = ("01T10:00", "01T10:01", "05T10:00");
         let replaced = [evicted(then), starting(later, later)];
         assert_eq!(cause(&replaced), Some(Reason::PodsEvicted));
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_failed_explains_nothing() {
+    fn a_failed_list_explains_nothing() {
         assert_eq!(Evidence::failed().of_pods(None), None);
         assert!(Evidence::failed().has_failed() && !Evidence::default().has_failed());
     }
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_taint_that_the_daemon_tolerates_keeps_it_from_no_node() {
+    fn a_tolerated_taint_excludes_no_node() {
         let evidence = nodes(&[("dedicated", "NoSchedule")]);
         for (toleration, open) in [
             (json!({"operator": "Exists"}), 1),

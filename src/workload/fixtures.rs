@@ -1,4 +1,4 @@
-//! Objects for tests, by sentence.
+//! Objects for tests.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(crate) fn uid(n: u8) -> Uid {
     format!("00000000-0000-4000-8000-0000000000{n:02x}").parse().unwrap()
 }
 
-/// A custom resource as the API server would give it, from a sample or any YAML.
+/// A custom resource as the API server would return it, from a sample or any YAML.
 pub(crate) fn custom<V: Resource>(yaml: &str) -> V {
     let mut object: Value = serde_yaml_ng::from_str(yaml).unwrap();
     let meta = object["metadata"].as_object_mut().unwrap();
@@ -59,7 +59,7 @@ pub(crate) fn wire<S: ChildSpec, V: Resource>(parent: &V, made: &Desired<S>) -> 
     object
 }
 
-/// `object` as the store holds it.
+/// `object` as the store contains it.
 pub(crate) fn child<S: ChildSpec>(object: &Value) -> Child<S> {
     serde_json::from_value(object.clone()).unwrap()
 }
@@ -133,7 +133,7 @@ fn client(answer: fn(&Value) -> (u16, Value)) -> (Client, Requests) {
     (Client::from_service(service, Options::default()), requests)
 }
 
-/// The context of a reconcile over `object`, with the answers of a scripted API server.
+/// The context of a reconcile of `object`, with a scripted API server.
 pub(crate) fn context<V: super::Custom>(
     object: V,
     answer: fn(&Value) -> (u16, Value),
@@ -162,7 +162,7 @@ pub(crate) fn context_with<V: super::Custom>(
     (controller.context(client, recorder, object).unwrap(), requests)
 }
 
-/// A context in which `made` was applied, and the child as the API server has it then.
+/// A context in which `made` was applied, and the resulting object of the API server.
 pub(crate) async fn applied<V: super::Custom, S: ChildSpec>(
     object: V,
     made: &Desired<S>,

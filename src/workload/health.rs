@@ -36,7 +36,7 @@ pub struct Health {
     /// Message, a sentence.
     pub message: String,
     /// Problem of the pods of a paused object.
-    pub beside: Option<(Reason, String)>,
+    pub paused_problem: Option<(Reason, String)>,
 }
 
 /// Levels of health. Later ones are worse.
@@ -151,7 +151,7 @@ impl Context<'_> {
             let both = (&*known.message, &*found.message);
             known.reason == found.reason
                 && found.reason == Reason::PodsUnschedulable
-                && says_the_same(both.0, both.1)
+                && is_same_message(both.0, both.1)
         });
         Some(Trouble { message: same.map_or(found.message, |known| known.message), ..found })
     }
@@ -208,7 +208,7 @@ impl Context<'_> {
             None => Health {
                 rollout: Rollout::Complete,
                 ..Health::rolling_out(format!(
-                    "{behind}: a new one has to be ready for minReadySeconds first"
+                    "{behind}: new pods must first be ready for minReadySeconds"
                 ))
             },
         }
@@ -228,7 +228,7 @@ impl Context<'_> {
             (false, _) => Rollout::UnderWay,
         };
         let (reason, message) = (trouble.reason, trouble.message);
-        Health { level, rollout, reason, message, beside: None }
+        Health { level, rollout, reason, message, paused_problem: None }
     }
 }
 
@@ -242,7 +242,7 @@ impl Health {
             Level::Progressing => Rollout::UnderWay,
             Level::Degraded | Level::Stalled | Level::Paused => Rollout::Halted,
         };
-        Health { level, rollout, reason, message: message.into(), beside: None }
+        Health { level, rollout, reason, message: message.into(), paused_problem: None }
     }
 
     /// Returns the health of an object whose state matches the spec.
@@ -268,7 +268,7 @@ impl Health {
             Problem::Terminating(Name { kind, key }) => of(
                 Level::Progressing,
                 Reason::AwaitingDeletion,
-                format!("Waiting until the former {} {} is deleted", kind.kind, key.name()),
+                format!("Waiting for the deletion of the previous {} {}", kind.kind, key.name()),
             ),
             Problem::NotOwned { owner, name: Name { kind, key } } => of(
                 Level::Stalled,
@@ -382,8 +382,9 @@ impl Health {
 
     /// Returns the condition Degraded.
     pub fn degraded(&self) -> Wanted {
-        let beside = self.beside.as_ref().map(|(reason, message)| (*reason, message.as_str()));
-        match self.trouble().or(beside) {
+        let paused_problem =
+            self.paused_problem.as_ref().map(|(reason, message)| (*reason, message.as_str()));
+        match self.trouble().or(paused_problem) {
             Some((reason, message)) => Type::Degraded.is(Status::True, reason, message),
             None => {
                 Type::Degraded.is(Status::False, Reason::AsExpected, Reason::AsExpected.meaning())
@@ -407,7 +408,7 @@ impl Health {
 
 /// Returns whether two messages of the scheduler about one pod differ in numbers only. Their node counts change
 /// all the time (`0/4987 nodes are available: 12 Insufficient cpu.`).
-fn says_the_same(one: &str, other: &str) -> bool {
+fn is_same_message(one: &str, other: &str) -> bool {
     let parts = |message: &str| {
         let (pod, words) = message.split_once(": ").unwrap_or((message, ""));
         let words: String = words.chars().filter(|c| !c.is_ascii_digit()).collect();
@@ -425,17 +426,17 @@ fn contested(Name { kind, key }: &Name, field: Option<&str>) -> String {
     match field {
         // No other program writes it, so --show-managed-fields would name this operator.
         Some(field) if field.contains(RECORD) => format!(
-            "Another installation of this operator seems to serve this namespace: both write {kind} {name}. Let \
-             each namespace be served by one of them"
+            "Another installation of this operator probably watches this namespace: both write {kind} {name}. \
+             Configure only one of them for each namespace"
         ),
         Some(field) => format!(
-            "Somebody keeps changing {field} of {kind} {name}; it is restored a few times a minute only. \
-             kubectl get {plural} {name} -o yaml --show-managed-fields tells who it is; if it does not, it \
-             is an admission policy or webhook"
+            "Another client keeps changing {field} of {kind} {name}, so the operator restores it only a few times a \
+             minute. kubectl get {plural} {name} -o yaml --show-managed-fields shows the client; if it does not, \
+             the cause is an admission policy or webhook"
         ),
         None => format!(
-            "Somebody keeps deleting {kind} {name}; it is created a few times a minute only. The API \
-             server's audit log tells who it is"
+            "Another client keeps deleting {kind} {name}, so the operator creates it only a few times a minute. The \
+             audit log of the API server shows the client"
         ),
     }
 }
@@ -445,8 +446,8 @@ fn unanswered(problem: &Problem) -> String {
     let text = stable(problem);
     match problem.api_error() {
         Some(client::Error::Deadline(_)) => format!(
-            "{text}: an admission webhook may be slow or away (kubectl get \
-             mutatingwebhookconfigurations,validatingwebhookconfigurations), or etcd"
+            "{text}: etcd or an admission webhook may be slow or unavailable (kubectl get \
+             mutatingwebhookconfigurations,validatingwebhookconfigurations)"
         ),
         _ => text,
     }

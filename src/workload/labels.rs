@@ -138,7 +138,7 @@ pub(crate) fn inheritable(text: &str) -> Result<String, String> {
     let is_key = beginning.map_or_else(|| is_label_key(entry), begins_label_key);
     if !is_key {
         return Err(format!(
-            "'{entry}' has to be the key of a label such as team or example.com/team, or the beginning of keys with \
+            "'{entry}' must be the key of a label such as team or example.com/team, or the beginning of keys with \
              '*' at its end such as example.com/*"
         ));
     }
@@ -256,7 +256,7 @@ mod tests {
     static NONE: std::sync::LazyLock<Labels> = std::sync::LazyLock::new(Labels::default);
 
     #[test]
-    fn a_label_is_inherited_by_its_key_or_its_beginning() {
+    fn a_label_is_inherited_by_key_or_prefix() {
         for (entry, key, expected) in [
             ("team", "team", true),
             ("team", "team-b", false),
@@ -272,13 +272,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_or_the_operators_own_is_not_inheritable() {
+    fn invalid_keys_and_own_labels_are_not_inheritable() {
         let long = "x".repeat(64);
         for bad in
             ["", "-a", "a-", "a b", "a/b/c", "/a", "A_b/c", "a/", "a..b/c", "te*am", "**", &long]
         {
             let refused = inheritable(bad).expect_err(bad);
-            assert!(refused.contains("has to be the key of a label"), "{bad}: {refused}");
+            assert!(refused.contains("must be the key of a label"), "{bad}: {refused}");
         }
         for taken in [
             "app",
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn inherited_labels_replace_none_of_the_operators_and_select_nothing() {
+    fn inherited_labels_replace_no_own_label_and_select_nothing() {
         let inherited = [("team", "a"), (MEMCACHED_CR, "mine")].into_iter().collect();
         let identity = Identity { inherited: &inherited, ..identity("cart", None) };
         let labels = identity.labels();
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_is_of_the_custom_resource_that_its_labels_name() {
+    fn labels_identify_the_custom_resource_of_an_owned_object() {
         let wanted = identity("cart", Some("memcached:1")).labels();
         let with = |key: &str, value: Option<&str>| -> Labels {
             let others = wanted.iter().filter(|(k, _)| **k != *key);

@@ -124,7 +124,7 @@ impl Observer {
             self.progress.forget(uid);
             return (health, next);
         }
-        (health, sooner(again, next))
+        (health, earlier(again, next))
     }
 
     /// Returns the health of a daemon that is ready where Kubernetes wants it, with the nodes that have its
@@ -173,7 +173,7 @@ fn next(health: &Health, context: &Context<'_>, fresh: Duration, often: Duration
 }
 
 /// Returns the earlier of two actions.
-pub(crate) fn sooner(one: Action, other: Action) -> Action {
+pub(crate) fn earlier(one: Action, other: Action) -> Action {
     match (one, other) {
         (Action::RequeueAfter(a), Action::RequeueAfter(b)) => Action::RequeueAfter(a.min(b)),
         (Action::Done, action) | (action, Action::Done) => action,

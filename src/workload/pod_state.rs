@@ -222,8 +222,8 @@ impl PodState {
     pub(crate) fn end(&self) -> String {
         match &*self.status.reason {
             "Evicted" => "was evicted".to_owned(),
-            "" => "was ended".to_owned(),
-            reason => format!("was ended ({reason})"),
+            "" => "was terminated".to_owned(),
+            reason => format!("was terminated ({reason})"),
         }
     }
 
@@ -266,9 +266,7 @@ impl PodState {
         let unready = containers.find(|c| c.state.running.is_some() && !c.ready);
         let message = match unready {
             Some(container) => format!("runs, but its container {} is not ready", container.name),
-            None if self.waits_for_its_sandbox() => {
-                "waits for its volumes or its network".to_owned()
-            }
+            None if self.waits_for_its_sandbox() => "waits for its volumes or network".to_owned(),
             None => return None,
         };
         Some(self.named(trouble(Reason::ContainersNotReady, message)))
@@ -316,7 +314,7 @@ impl PodState {
         let ready = !containers.is_empty() && containers.iter().all(|container| container.ready);
         (lost || marked && ready).then(|| {
             let node = self.node().unwrap_or_default();
-            let what = if self.meta.deleting { "is still ending" } else { "is" };
+            let what = if self.meta.deleting { "is still terminating" } else { "is" };
             trouble(Reason::NodeNotReady, format!("{what} on node {node}, which does not report"))
         })
     }
@@ -342,7 +340,7 @@ impl ContainerStatus {
             trouble(Reason::ImagePullFailed, format!("cannot pull image {image}{what}"))
         };
         let found = match &*waiting.reason {
-            "InvalidImageName" => pull(": that is no image's name"),
+            "InvalidImageName" => pull(": the image name is invalid"),
             "ErrImageNeverPull" => {
                 pull(": its pull policy is Never, and the node does not have it")
             }
@@ -445,7 +443,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_container_that_ended_with_an_error_is_named_before_it_is_restarted() {
+    fn a_failed_container_is_named_before_its_restart() {
         let ended = |code: i32| {
             let pod = json!({"metadata": {"name": "a", "namespace": "b"}, "status": {
                 "phase": "Running",
@@ -467,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_a_runtime_waits_for_is_told_in_its_own_words() {
+    fn an_unknown_waiting_reason_is_reported_unchanged() {
         let waiting = |reason: &str| {
             let state = json!({"waiting": {"reason": reason, "message": "no valid signature"}});
             let status =
@@ -481,13 +479,13 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_still_ends_on_a_lost_node_is_named() {
+    fn a_pod_terminating_on_a_lost_node_is_named() {
         let status = json!({"phase": "Running", "containerStatuses": [{"name": "c", "ready": true}],
             "conditions": [{"type": "Ready", "status": "False", "reason": "NodeNotReady"}]});
         let mut object = json!({"metadata": {"name": "a", "namespace": "b",
             "deletionTimestamp": "2026-01-01T00:00:00Z"}, "spec": {"nodeName": "n"}, "status": status});
         let lost: PodState = serde_json::from_value(object.clone()).unwrap();
-        let message = "Pod a is still ending on node n, which does not report";
+        let message = "Pod a is still terminating on node n, which does not report";
         assert_eq!(lost.trouble().map(|t| t.message).as_deref(), Some(message));
         assert_eq!(lost.terminates_within(), None, "it does not end");
         object["status"]["conditions"][0]["status"] = json!("True");
@@ -496,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_its_node_gave_up_counts_as_evicted() {
+    fn a_pod_terminated_or_rejected_by_its_node_counts_as_evicted() {
         let ended = |reason: &str, target: &str| {
             let at = "2026-01-01T00:00:00Z";
             let condition = |kind: &str, status: &str| json!({"type": kind, "status": status, "lastTransitionTime": at});
@@ -507,14 +505,14 @@ mod tests {
         };
         assert_eq!(ended("Evicted", "False").as_deref(), Some("was evicted"));
         for reason in ["Terminated", "OutOfcpu", "UnexpectedAdmissionError", "NodeAffinity"] {
-            assert_eq!(ended(reason, "False"), Some(format!("was ended ({reason})")));
+            assert_eq!(ended(reason, "False"), Some(format!("was terminated ({reason})")));
         }
-        assert_eq!(ended("", "True").as_deref(), Some("was ended"));
+        assert_eq!(ended("", "True").as_deref(), Some("was terminated"));
         assert_eq!(ended("Error", "False"), None, "its own doing");
     }
 
     #[test]
-    fn a_secret_that_may_still_be_created_does_not_stall_at_once() {
+    fn a_missing_secret_does_not_stall_at_once() {
         let stalls = |message: &str| {
             let waiting = json!({"reason": "CreateContainerConfigError", "message": message});
             let pod = json!({"metadata": {"name": "a", "namespace": "b"}, "status": {
@@ -545,7 +543,7 @@ mod tests {
             .unwrap()
         };
         let trouble = pod("False").unready().expect("it waits");
-        assert_eq!(trouble.message, "Pod a waits for its volumes or its network");
+        assert_eq!(trouble.message, "Pod a waits for its volumes or network");
         assert_eq!(trouble.reason, Reason::ContainersNotReady);
         assert_eq!(pod("True").unready(), None, "an image is pulled");
     }

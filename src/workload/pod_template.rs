@@ -71,7 +71,7 @@ pub struct PodSpec {
     /// ServiceAccount.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub service_account_name: InternedStr,
-    /// Seconds between the signal to end and the kill.
+    /// Seconds between SIGTERM and SIGKILL.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub termination_grace_period_seconds: Option<i64>,
     /// True if the containers get environment variables for each Service.
@@ -92,7 +92,7 @@ pub struct PodSecurity {
     /// Group of the volumes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fs_group: Option<i64>,
-    /// When the ownership of volumes is changed to that group.
+    /// Policy for changing the ownership of volumes to that group.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub fs_group_change_policy: InternedStr,
 }
@@ -164,10 +164,10 @@ const MOST_SECONDS: u64 = 86_400;
 #[x_kube(validation = (
     "!has(self.preStopSleepSeconds) || self.preStopSleepSeconds == 0 || self.preStopSleepSeconds < \
      (has(self.terminationGracePeriodSeconds) ? self.terminationGracePeriodSeconds : 30)",
-    "`preStopSleepSeconds` must be less than `terminationGracePeriodSeconds`, which is 30 if absent",
+    "`preStopSleepSeconds` must be less than `terminationGracePeriodSeconds`, which defaults to 30",
 ))]
 pub struct PodSettings {
-    /// Labels of the pods, beside the operator's own. A change restarts the pods.
+    /// Additional labels of the pods. A change restarts the pods.
     #[serde(default, skip_serializing_if = "Labels::is_empty")]
     #[schemars(schema_with = "schema::pod_labels")]
     pub labels: Labels,
@@ -175,38 +175,38 @@ pub struct PodSettings {
     #[serde(default, skip_serializing_if = "Labels::is_empty")]
     #[schemars(schema_with = "schema::pod_annotations")]
     pub annotations: Labels,
-    /// Labels that a node must have to get a pod.
+    /// Labels that a node must have to run the pods.
     #[serde(default, skip_serializing_if = "Labels::is_empty")]
     #[schemars(schema_with = "schema::node_selector")]
     pub node_selector: Labels,
-    /// Taints that do not keep the pods from a node.
+    /// Taints that the pods tolerate.
     #[serde(default, skip_serializing_if = "<[Value]>::is_empty")]
     #[schemars(with = "Vec<Toleration>", length(max = 16))]
     pub tolerations: Box<[Value]>,
-    /// Spreading of the pods over groups of nodes.
+    /// How the pods spread over groups of nodes.
     #[serde(default, skip_serializing_if = "<[Value]>::is_empty")]
     #[schemars(with = "Vec<TopologySpreadConstraint>", length(max = 4), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["topologyKey", "whenUnsatisfiable"]))]
     pub topology_spread_constraints: Box<[Value]>,
-    /// The PriorityClass of the pods.
+    /// PriorityClass of the pods.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     #[schemars(length(max = 253))]
     #[x_kube(validation = schema::optional_name_in("priorityClassName"))]
     pub priority_class_name: InternedStr,
-    /// The Secrets by which images are pulled.
+    /// Secrets for pulling the images.
     #[serde(default, skip_serializing_if = "<[Value]>::is_empty")]
     #[schemars(with = "Vec<SecretName>", length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub image_pull_secrets: Box<[Value]>,
-    /// Seconds that a pod has to end before it is killed; Kubernetes' 30 if absent.
+    /// Seconds that a pod has to terminate before it is killed. Defaults to 30.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 3600))]
     pub termination_grace_period_seconds: Option<i64>,
-    /// Seconds that a pod goes on working after it is to end, while clients learn of it. They are part of
-    /// `terminationGracePeriodSeconds`.
+    /// Seconds that a pod keeps running after its termination begins, so that clients can stop using it. They count
+    /// towards `terminationGracePeriodSeconds`.
     #[serde(default, deserialize_with = "unless_zero", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 300))]
     pub pre_stop_sleep_seconds: Option<i64>,
-    /// True if the containers get environment variables for each Service of the namespace; false if absent: a few
-    /// thousand Services would keep a program from starting.
+    /// If true, containers get environment variables for each Service in the namespace. Defaults to false, because a
+    /// few thousand Services can prevent a program from starting.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub enable_service_links: bool,
 }
@@ -214,8 +214,8 @@ pub struct PodSettings {
 // === impl PodTemplate ===
 
 impl PodTemplate {
-    /// Sources of variables whose value is desired. The API server accepts a source next to an empty value, and the
-    /// source decides.
+    /// Removes sources of variables for which a value is desired. The API server accepts a source in addition
+    /// to an empty value, and the source takes precedence.
     pub(crate) fn unwanted(&self, stored: &PodTemplate, foreign: Foreign<'_>) -> Vec<Value> {
         let mut operations = Vec::new();
         for (at, container) in stored.spec.containers.iter().enumerate() {
@@ -270,8 +270,8 @@ impl PodSettings {
         metadata.annotations = union(&self.annotations, &metadata.annotations);
         pod.node_selector = union(&self.node_selector, &pod.node_selector);
         pod.tolerations = self.tolerations.iter().map(without_empty).collect();
-        // Pods of an older template are deleted: counting them would leave the new ones on one side. Nodes with
-        // taints that the pod does not tolerate do not count.
+        // Pods of an older template do not count, because they will be deleted and the new pods would be
+        // uneven. Nodes with taints that the pod does not tolerate do not count either.
         let spread = |constraint: &Value| {
             let mut constraint = constraint.clone();
             constraint["labelSelector"] = json!({ "matchLabels": selector });

@@ -59,7 +59,7 @@ pub fn reported<V: Custom>(object: &V) -> Option<Health> {
     let is_paused = ready.reason == Reason::Paused.as_str();
     let told = of(Type::Degraded).filter(|_| is_paused && is_true(Type::Degraded)).unwrap_or(ready);
     let reason = Reason::named(&told.reason)?;
-    Some(Health { level, rollout, reason, message: told.message.to_string(), beside: None })
+    Some(Health { level, rollout, reason, message: told.message.to_string(), paused_problem: None })
 }
 
 /// Returns for how long the condition Degraded has been True, by the clock of its writer.
@@ -227,7 +227,7 @@ mod tests {
     const SAMPLE: &str = include_str!("../../artifacts/examples/memcached.yaml");
 
     #[tokio::test(start_paused = true)]
-    async fn only_more_than_ever_before_is_progress() {
+    async fn only_a_new_maximum_is_progress() {
         let (progress, memcached) = (Progress::default(), custom::<Memcached>(SAMPLE));
         let start = Instant::now();
         let idle = |second, generation, counts| {
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_new_process_believes_what_the_status_says_of_the_pods() {
+    async fn a_new_process_uses_the_problem_in_the_status() {
         let said = |reason: &str| {
             let mut object: serde_json::Value = serde_yaml_ng::from_str(SAMPLE).unwrap();
             let is = |kind: &str, status: &str| {
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rollout_that_had_completed_is_complete_after_a_pause() {
+    fn a_completed_rollout_is_complete_after_a_pause() {
         let mut object: serde_json::Value = serde_yaml_ng::from_str(SAMPLE).unwrap();
         let paused = custom::<Memcached>(SAMPLE);
         for before in [true, false] {
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_rollout_with_progress_is_looked_at_after_a_while_and_then_seldom() {
+    async fn pods_of_a_progressing_rollout_are_listed_at_long_intervals() {
         let (progress, memcached) = (Progress::default(), custom::<Memcached>(SAMPLE));
         let (start, uid) = (Instant::now(), memcached.meta.uid);
         let at = |second| start + Duration::from_secs(second);
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_heal_is_looked_at_less_and_less_often() {
+    fn a_lasting_problem_is_observed_at_growing_intervals() {
         let next = |idle| Progress::next(Duration::from_secs(idle)).as_secs();
         assert_eq!([next(0), next(20), next(30), next(200), next(9999)], [30, 10, 30, 100, 300]);
     }

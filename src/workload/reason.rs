@@ -38,103 +38,111 @@ macro_rules! words {
 words! {
     /// The reason in a condition or an Event: one word, whose meaning is part of the interface.
     Reason {
-        AllReplicasReady: "As many replicas as desired serve, all of them of this generation."
+        AllReplicasReady: "The desired number of replicas is ready and up to date."
             => "Nothing.",
-        MostNodesReady: "The daemon is up to date and ready on 99 of 100 nodes where it belongs, or more; the message names nodes that are lost or where it is not ready."
-            => "kubectl describe node NODE.",
-        AllNodesReady: "The daemon is up to date and ready on every node where it belongs."
+        MostNodesReady: "At least 99% of the nodes that should run the daemon have it up to date and ready. The message names nodes that do not."
+            => "Run `kubectl describe node NODE`.",
+        AllNodesReady: "Every node that should run the daemon has it up to date and ready."
             => "Nothing.",
-        ScaledToZero: "No replicas are desired, and there are none."
-            => "Raise `spec.size` or `spec.replicas` to have some.",
-        NoMatchingNodes: "No node has the label, so the daemon runs nowhere."
-            => "Label a node: kubectl label node NODE KEY=VALUE.",
-        RollingOut: "A rollout is under way; the message says how far it is."
-            => "Wait; kubectl get pods shows the pods.",
-        RolloutComplete: "No rollout is under way."
+        ScaledToZero: "No replicas are desired, and none exist."
+            => "To run replicas, raise `spec.size` or `spec.replicas`.",
+        NoMatchingNodes: "No node has the label, so no node runs the daemon."
+            => "Label a node: `kubectl label node NODE KEY=VALUE`.",
+        RollingOut: "A rollout is in progress. The message reports the progress."
+            => "Wait. `kubectl get pods` shows the pods.",
+        RolloutComplete: "No rollout is in progress."
             => "Nothing.",
-        AsExpected: "Nothing is wrong."
+        AsExpected: "There is no problem."
             => "Nothing.",
-        Reconciling: "The operator is bringing about what the spec says; the message says how far it is."
-            => "Wait, unless the message says what failed.",
-        Resizing: "The Deployment could not be resized; the message says why."
-            => "Do what the message says.",
-        ReplicaFailure: "Kubernetes cannot create the pods; the message says why."
-            => "Read the message: often it is a quota or a missing ServiceAccount.",
-        ProgressDeadlineExceeded: "A rollout has made no progress for too long: the Deployment's deadline, or 30 seconds for a DaemonSet."
-            => "Look at the pods: kubectl describe pod -l cache.example.com/memcached=NAME, for an App -l app.example.com/v1=NAME. If there are none, see kubectl describe of the Deployment or DaemonSet, and whether kube-controller-manager runs.",
-        ReplicasUnavailable: "Pods that served before do not serve now; no pod shows why."
-            => "Wait a little; if it stays: kubectl get pods, kubectl describe pod.",
-        CrashLoopBackOff: "A container ends again and again; the message names its pod."
-            => "kubectl logs POD --previous shows its last words.",
-        ImagePullFailed: "An image cannot be pulled; the message names it and a pod."
-            => "Correct the image's name, or give access to its registry: kubectl describe pod POD.",
-        ContainerFailed: "A container cannot be started; the message says why and names its pod."
-            => "Do what the message says: often the image runs as root, or a ConfigMap or Secret of `envs` is missing.",
-        PodsUnschedulable: "No node takes a pod; the message has the scheduler's words."
-            => "Free or add what is lacking, or lower what the pods request.",
-        ContainersNotReady: "A container of a pod, perhaps a sidecar, runs but is not ready, or a pod waits for its volumes or its network; the message names it."
-            => "kubectl describe pod POD shows its readiness probe, and which volume is missing; kubectl logs POD -c CONTAINER.",
-        NodeNotReady: "A node with a pod, or one where the daemon belongs, does not report or is not ready; the message names it."
-            => "kubectl describe node NODE; Kubernetes replaces a Deployment's pods after a few minutes.",
-        PodsEvicted: "A pod was evicted, and the one that replaces it does not serve yet."
-            => "Wait; kubectl describe pod POD says what its node was short of.",
-        NodesTainted: "A taint keeps the daemon from every node where it belongs."
-            => "kubectl taint node NODE KEY- removes it; or choose other nodes.",
-        RolloutPaused: "Somebody has paused the Deployment's rollouts, and a change waits."
-            => "kubectl rollout resume deployment/NAME.",
-        ErrResourceExists: "An object that is not the operator's has the name of a child; it is left alone."
-            => "Delete that object, or give this one another name; then it heals by itself.",
-        Contested: "Somebody keeps undoing what the operator does to a child."
-            => "Find out who it is (kubectl get -o yaml --show-managed-fields) and stop one of the two; if \
-                nobody is named there, it is an admission policy or webhook.",
-        AwaitingDeletion: "A former child of this name is still being deleted."
-            => "Wait; kubectl get -o yaml shows which finalizers keep it.",
-        FieldImmutable: "A child differs in a field that Kubernetes does not allow to change."
-            => "Delete that child; the operator creates it again.",
-        ImageMissing: "The operator has not been told which image to run, of memcached or of its exporter."
+        Reconciling: "The operator is applying the spec. The message reports the progress."
+            => "Wait, unless the message names a failure.",
+        Resizing: "The Deployment could not be resized. The message names the cause."
+            => "Follow the message.",
+        ReplicaFailure: "Kubernetes cannot create the pods. The message names the cause."
+            => "Read the message. Frequent causes are a quota and a missing ServiceAccount.",
+        ProgressDeadlineExceeded: "A rollout made no progress within its deadline: the Deployment's, or 30 seconds for a DaemonSet."
+            => "Inspect the pods: `kubectl describe pod -l cache.example.com/memcached=NAME`, or for an App `-l app.example.com/v1=NAME`. If there are none, describe the Deployment or DaemonSet, and check that kube-controller-manager runs.",
+        ReplicasUnavailable: "Pods that were ready are not ready now, and no pod shows the cause."
+            => "Wait. If the reason stays, run `kubectl get pods` and `kubectl describe pod`.",
+        CrashLoopBackOff: "A container crashes repeatedly. The message names its pod."
+            => "Run `kubectl logs POD --previous` to see the last output.",
+        ImagePullFailed: "An image cannot be pulled. The message names the image and a pod."
+            => "Correct the image's name, or give the nodes access to the registry. `kubectl describe pod POD` shows the error.",
+        ContainerFailed: "A container cannot start. The message names the cause and the pod."
+            => "Follow the message. Frequent causes are an image that runs as root, and a ConfigMap or Secret in `envs` that does not exist.",
+        PodsUnschedulable: "No node can run a pod. The message is the scheduler's."
+            => "Add capacity, or lower the requests of the pods.",
+        ContainersNotReady: "A container of a pod, such as a sidecar, runs but is not ready, or a pod waits for its volumes or network. The message names it."
+            => "`kubectl describe pod POD` shows the readiness probe and missing volumes. `kubectl logs POD -c CONTAINER` shows the output of the container.",
+        NodeNotReady: "A node that runs a pod, or that should run the daemon, is not ready or does not report. The message names the node."
+            => "Run `kubectl describe node NODE`. Kubernetes replaces the pods of a Deployment after a few minutes.",
+        PodsEvicted: "A pod was evicted, and its replacement is not ready yet."
+            => "Wait. `kubectl describe pod POD` shows which resource the node lacked.",
+        NodesTainted: "Every matching node has a taint that the daemon does not tolerate."
+            => "Remove the taint (`kubectl taint node NODE KEY-`), tolerate it in `spec.pod.tolerations`, or choose other nodes.",
+        RolloutPaused: "Rollouts of the Deployment are paused, and a change is waiting."
+            => "Run `kubectl rollout resume deployment/NAME`.",
+        ErrResourceExists: "An object that the operator does not manage has the name of a managed resource. The operator does not change it."
+            => "Delete that object, or rename this one. The operator then continues automatically.",
+        Contested: "Another client repeatedly reverts the operator's changes to a managed resource."
+            => "Find the client with `kubectl get -o yaml --show-managed-fields`, and stop one of the two. If no other manager is listed, an admission policy or webhook reverts the changes.",
+        AwaitingDeletion: "A previous managed resource with this name is still being deleted."
+            => "Wait. `kubectl get -o yaml` shows the finalizers that delay the deletion.",
+        FieldImmutable: "A managed resource differs in an immutable field."
+            => "Delete the managed resource. The operator creates it again.",
+        ImageMissing: "The image of memcached or of its exporter is not configured."
             => "Set MEMCACHED_IMAGE or MEMCACHED_EXPORTER_IMAGE in the operator's Deployment, as the message says.",
-        HostPathNotAllowed: "The administrator does not allow a path of `hostPaths`; the DaemonSet stays as it is."
-            => "Choose another path, or allow it: --allowed-host-paths of the operator (ALLOWED_HOST_PATHS).",
-        QuotaExceeded: "A ResourceQuota does not allow the write."
-            => "Raise the quota or free some of it; the operator tries again by itself.",
-        Forbidden: "The API server does not allow the write: RBAC or an admission policy."
-            => "Apply artifacts/rbac/ or look at the policy that the message names; the operator tries again by itself.",
-        Invalid: "The API server refuses a child as invalid; the message says which field."
+        HostPathNotAllowed: "The administrator has not allowed a path in `hostPaths`. The operator does not change the DaemonSet."
+            => "Choose another path, or allow it with the operator's flag --allowed-host-paths (ALLOWED_HOST_PATHS).",
+        QuotaExceeded: "A ResourceQuota rejects the write."
+            => "Raise the quota, or free some of it. The operator retries automatically.",
+        Forbidden: "RBAC or an admission policy rejects the write."
+            => "Apply artifacts/rbac/, or check the policy that the message names. The operator retries automatically.",
+        Invalid: "The API server rejects a managed resource as invalid. The message names the field."
             => "Correct the spec.",
-        ApiError: "The API server could not carry out a write; the message is the server's."
-            => "The operator tries again by itself; if it stays, look at the API server and its webhooks.",
-        Paused: "The annotation workload-operator.example.com/paused is 'true', so nothing but the status is written."
-            => "Remove the annotation to go on.",
+        ApiError: "A write to the API server failed. The message is the API server's."
+            => "The operator retries automatically. If the reason stays, check the API server and its webhooks.",
+        Paused: "The annotation workload-operator.example.com/paused is 'true', so the operator writes only the status."
+            => "Remove the annotation to continue.",
         Finalizing: "The object is being deleted."
             => "Nothing.",
         Deleting: "The object is being deleted."
             => "Nothing.",
-        DeploymentCreated: "The Deployment was created." => "Nothing.",
-        DeploymentUpdated: "The Deployment was changed because the spec was." => "Nothing.",
-        DeploymentRestored: "Somebody had changed the Deployment; it is as before again."
-            => "Change the custom resource instead.",
-        DeploymentAdopted: "The Deployment had lost its owner, in a restore or by `--cascade=orphan`; it has one again."
+        DeploymentCreated: "The Deployment was created."
             => "Nothing.",
-        DaemonSetCreated: "The DaemonSet was created." => "Nothing.",
-        DaemonSetUpdated: "The DaemonSet was changed because the spec was." => "Nothing.",
-        DaemonSetRestored: "Somebody had changed the DaemonSet; it is as before again."
-            => "Change the custom resource instead.",
-        DaemonSetAdopted: "The DaemonSet had lost its owner, in a restore or by `--cascade=orphan`; it has one again."
+        DeploymentUpdated: "The Deployment was changed to match the spec."
             => "Nothing.",
-        ServiceCreated: "The Service was created." => "Nothing.",
-        ServiceUpdated: "The Service was changed because the spec was." => "Nothing.",
-        ServiceRestored: "Somebody had changed the Service; it is as before again."
+        DeploymentRestored: "Another client had changed the Deployment. The operator reverted the change."
             => "Change the custom resource instead.",
-        ServiceAdopted: "The Service had lost its owner, in a restore or by `--cascade=orphan`; it has one again."
+        DeploymentAdopted: "The Deployment had lost its owner reference, in a restore or by `--cascade=orphan`. The operator set it again."
             => "Nothing.",
-        ServiceDeleted: "The Service was deleted because the spec has no ports any more." => "Nothing.",
-        PodDisruptionBudgetCreated: "The PodDisruptionBudget was created." => "Nothing.",
-        PodDisruptionBudgetUpdated: "The PodDisruptionBudget was changed because the spec was." => "Nothing.",
-        PodDisruptionBudgetRestored: "Somebody had changed the PodDisruptionBudget; it is as before again."
+        DaemonSetCreated: "The DaemonSet was created."
+            => "Nothing.",
+        DaemonSetUpdated: "The DaemonSet was changed to match the spec."
+            => "Nothing.",
+        DaemonSetRestored: "Another client had changed the DaemonSet. The operator reverted the change."
             => "Change the custom resource instead.",
-        PodDisruptionBudgetAdopted: "The PodDisruptionBudget had lost its owner, in a restore or by `--cascade=orphan`; it has one again."
+        DaemonSetAdopted: "The DaemonSet had lost its owner reference, in a restore or by `--cascade=orphan`. The operator set it again."
             => "Nothing.",
-        PodDisruptionBudgetDeleted: "The PodDisruptionBudget was deleted because the spec has none any more."
+        ServiceCreated: "The Service was created."
+            => "Nothing.",
+        ServiceUpdated: "The Service was changed to match the spec."
+            => "Nothing.",
+        ServiceRestored: "Another client had changed the Service. The operator reverted the change."
+            => "Change the custom resource instead.",
+        ServiceAdopted: "The Service had lost its owner reference, in a restore or by `--cascade=orphan`. The operator set it again."
+            => "Nothing.",
+        ServiceDeleted: "The Service was deleted because the spec has no ports."
+            => "Nothing.",
+        PodDisruptionBudgetCreated: "The PodDisruptionBudget was created."
+            => "Nothing.",
+        PodDisruptionBudgetUpdated: "The PodDisruptionBudget was changed to match the spec."
+            => "Nothing.",
+        PodDisruptionBudgetRestored: "Another client had changed the PodDisruptionBudget. The operator reverted the change."
+            => "Change the custom resource instead.",
+        PodDisruptionBudgetAdopted: "The PodDisruptionBudget had lost its owner reference, in a restore or by `--cascade=orphan`. The operator set it again."
+            => "Nothing.",
+        PodDisruptionBudgetDeleted: "The PodDisruptionBudget was deleted because the spec has no `podDisruptionBudget`."
             => "Nothing.",
     }
 }
@@ -206,11 +214,11 @@ impl Reason {
 words! {
     /// Actions of the operator, done or failed: the `action` of an Event.
     Action {
-        Create: "A child was to be created." => "See the reason.",
-        Update: "A child was to be changed." => "See the reason.",
-        Delete: "A child was to be deleted." => "See the reason.",
-        Reconcile: "The object was reconciled." => "See the reason.",
-        Finalize: "The object is being deleted." => "See the reason.",
+        Create: "Create a managed resource." => "See the reason.",
+        Update: "Change a managed resource." => "See the reason.",
+        Delete: "Delete a managed resource." => "See the reason.",
+        Reconcile: "Reconcile the object." => "See the reason.",
+        Finalize: "Delete the object." => "See the reason.",
     }
 }
 

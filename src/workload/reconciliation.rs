@@ -13,7 +13,7 @@ use super::child::{Child, ChildSpec, Desired};
 use super::condition::{Status, Time, Type};
 use super::custom_resource::Custom;
 use super::health::{Health, Workload};
-use super::observer::{Looking, Observer, sooner};
+use super::observer::{Looking, Observer, earlier};
 use super::progress::completed;
 use super::reason::Reason;
 use crate::client;
@@ -42,7 +42,7 @@ pub struct Found<'a, S: ChildSpec> {
     /// True if the workload is as desired. Otherwise its pods are those of an older spec: the object is paused,
     /// or an update was refused.
     pub is_as_desired: bool,
-    /// Health of the whole.
+    /// The combined health.
     pub health: Health,
     /// The reason why the workload could not be created or updated.
     pub failure: Option<String>,
@@ -166,8 +166,9 @@ impl<'a, V: Custom, S: Workload> Reconciliation<'a, V, S> {
         let (client, looking) = (self.cx.client(), looking(&child));
         let (of_child, next) = self.observer.observe(&client, &*object, &child, looking).await;
         self.requeue(next);
-        let beside = of_child.trouble().map(|(reason, message)| (reason, message.to_owned()));
-        Health { beside, ..paused }
+        let paused_problem =
+            of_child.trouble().map(|(reason, message)| (reason, message.to_owned()));
+        Health { paused_problem, ..paused }
     }
 
     /// Returns the findings for the status.
@@ -182,7 +183,7 @@ impl<'a, V: Custom, S: Workload> Reconciliation<'a, V, S> {
 
     /// Requests another reconcile. Of several requests, the earliest counts.
     pub(crate) fn requeue(&mut self, next: Action) {
-        self.next = sooner(self.next, next);
+        self.next = earlier(self.next, next);
     }
 
     /// Ends the reconcile without a status.
@@ -200,7 +201,7 @@ impl<'a, V: Custom, S: Workload> Reconciliation<'a, V, S> {
         health: &Health,
     ) -> Result<Action, Problem> {
         let reported = report(self.cx, status, health).await?;
-        Ok(sooner(sooner(reported, self.next), outcome(self.problems)?))
+        Ok(earlier(earlier(reported, self.next), outcome(self.problems)?))
     }
 
     /// Collects a problem that the status reports.
@@ -235,7 +236,7 @@ const WRITES: [&str; 3] = ["create", "update", "delete"];
 /// Returns whether the status reports a problem.
 fn is_reported(problem: &Problem) -> bool {
     let Some(error) = problem.api_error() else { return true };
-    // The API server waits, for example for a webhook, and can perhaps store a status.
+    // The API server waits, for example for a webhook. It may still be able to store a status.
     let is_write = matches!(problem, Problem::Call { verb, .. } if WRITES.contains(verb));
     if is_write && matches!(error, client::Error::Deadline(_)) {
         return true;
@@ -254,7 +255,7 @@ fn outcome(problems: Vec<Problem>) -> Result<Action, Problem> {
     let mut action = Action::Done;
     let others = problems.into_iter().filter(|problem| match problem {
         Problem::Contested { wait, .. } => {
-            action = sooner(action, Action::RequeueAfter(*wait));
+            action = earlier(action, Action::RequeueAfter(*wait));
             false
         }
         _ => true,
@@ -329,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_problems_the_more_urgent_one_decides() {
+    fn the_more_urgent_of_two_problems_is_returned() {
         let api = |code| Problem::from(client::Error::api(code, "", "no"));
         let taken = || Problem::NotOwned { owner: "App".to_owned(), name: name() };
         let wait = Duration::from_secs(7);

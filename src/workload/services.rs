@@ -44,11 +44,11 @@ pub struct ServicePort {
     /// The port that clients use. Without a number as `targetPort` the container has it, too.
     #[schemars(range(min = 1, max = 65535))]
     pub port: i32,
-    /// The transport: 'TCP' (the default), 'UDP' or 'SCTP'.
+    /// Transport protocol: 'TCP' (the default), 'UDP' or 'SCTP'.
     #[serde(default = "tcp")]
     #[schemars(extend("enum" = ["TCP", "UDP", "SCTP", ""]))]
     pub protocol: InternedStr,
-    /// Its name. One is made where the Service needs it: when there are several ports.
+    /// Name of the port. With several ports, each port without a name gets a generated name.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     #[schemars(length(max = 63))]
     #[x_kube(validation = (
@@ -56,17 +56,16 @@ pub struct ServicePort {
         "`name` must consist of lower-case letters, digits and '-', and begin and end with a letter or digit",
     ))]
     pub name: InternedStr,
-    /// The port on which the container listens: a number, or a name for it; the port itself if
-    /// absent.
+    /// Port of the container: a number, or a name. A name stands for the number of `port`. Defaults to `port`.
     #[serde(default, deserialize_with = "target_port", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::target_port")]
     pub target_port: Option<TargetPort>,
-    /// The port on every node; none if 0. It makes the Service one of type NodePort, unless somebody has made it a load
-    /// balancer.
+    /// Port on every node. Defaults to none. It changes the type of the Service to NodePort, unless another client has
+    /// set the type LoadBalancer.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(min = 0, max = 65535))]
     pub node_port: i32,
-    /// The protocol above the transport, for example 'kubernetes.io/h2c'.
+    /// Application protocol, for example 'kubernetes.io/h2c'.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     #[schemars(length(max = 317))]
     #[x_kube(validation = schema::app_protocol(), validation = schema::prefix_of("appProtocol"))]
@@ -94,8 +93,8 @@ impl ChildSpec for ServiceSpec {
     const IMMUTABLE: &'static [&'static str] = &["spec.clusterIP"];
     type Status = Unread;
 
-    /// Ports that are not wanted. If no other is there, the first is replaced by a wanted one, since
-    /// only a headless Service may have no ports.
+    /// Removes unwanted ports. If no other port remains, a desired port replaces the first one, because only
+    /// a headless Service can have no ports.
     fn unwanted(&self, stored: &Service, foreign: Foreign<'_>) -> Vec<Value> {
         let path = |at: usize| format!("/spec/ports/{at}");
         let wanted = |port: &ServicePort| {
@@ -117,8 +116,8 @@ impl ChildSpec for ServiceSpec {
 }
 
 impl ServicePort {
-    /// Its key only: the rest is applied, so that it is removed once it is no longer applied. The
-    /// name is the other port's, which tells the API server which node port to keep.
+    /// Returns the key of this port with the name of `other`, by which the API server decides which node port
+    /// to keep. The apply sets all other fields, so that it can remove them later.
     fn in_place_of(&self, other: &ServicePort) -> ServicePort {
         let (protocol, name) = (self.protocol.clone(), other.name.clone());
         ServicePort { port: self.port, protocol, name, ..ServicePort::default() }
@@ -129,7 +128,7 @@ fn tcp() -> InternedStr {
     InternedStr::new("TCP")
 }
 
-/// `serde` passes a reference.
+/// `serde` requires a reference.
 #[allow(clippy::trivially_copy_pass_by_ref)]
 fn is_zero(number: &i32) -> bool {
     *number == 0
@@ -161,7 +160,7 @@ pub type PodDisruptionBudget = Child<BudgetSpec>;
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BudgetSettings {
-    /// The pods that may be missing, at least 1, or a percentage.
+    /// Number (at least 1) or percentage of pods that can be unavailable.
     #[schemars(schema_with = "schema::amount_of_a_budget")]
     pub max_unavailable: Amount,
 }
@@ -189,7 +188,7 @@ impl ChildSpec for BudgetSpec {
     const IMMUTABLE: &'static [&'static str] = &[];
     type Status = Unread;
 
-    /// The other bound. The API server refuses both, and blames the whole spec.
+    /// Removes the other bound, because the API server refuses both. Its error names only the whole spec.
     fn unwanted(&self, stored: &PodDisruptionBudget, foreign: Foreign<'_>) -> Vec<Value> {
         const PATH: &str = "/spec/minAvailable";
         let is_unwanted = stored.spec.min_available.is_some() && foreign(PATH);

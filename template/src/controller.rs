@@ -1,4 +1,4 @@
-//! The controller of Widgets: a Deployment for each, and whether it serves as the condition `Ready`.
+//! The controller of Widgets: applies a Deployment for each, and reports its availability in the condition `Ready`.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-/// What a Widget is to be.
+/// Desired state of a Widget.
 #[derive(CustomResource, Serialize, Deserialize, Debug, Clone, JsonSchema)]
 #[kube(
     group = "example.com",
@@ -28,7 +28,7 @@ pub struct WidgetSpec {
     /// The image of the pods.
     #[schemars(length(min = 1))]
     image: String,
-    /// How many pods run.
+    /// Number of pods.
     #[serde(default = "one")]
     #[schemars(range(min = 0, max = 1000))]
     replicas: i32,
@@ -38,19 +38,19 @@ fn one() -> i32 {
     1
 }
 
-/// What the controller has found.
+/// Observed state of a Widget.
 #[derive(Serialize, Deserialize, Debug, Clone, Default, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct WidgetStatus {
     /// The generation that this status describes.
     observed_generation: i64,
-    /// Pods that are ready.
+    /// Number of ready pods.
     ready_replicas: i32,
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     conditions: Vec<Condition>,
 }
 
-/// The CustomResourceDefinition, as deploy/crd.yaml has it.
+/// Returns the CustomResourceDefinition, which deploy/crd.yaml contains.
 pub fn definition() -> String {
     serde_saphyr::to_string(&Widget::crd()).expect("YAML can express every JSON")
 }
@@ -60,7 +60,7 @@ pub fn add_to(manager: Manager) -> Manager {
     manager.controller::<Typed<Widget>>().owns::<Typed<Deployment>>().reconcile(reconcile)
 }
 
-/// Brings the Deployment and the status of a Widget to what they should be.
+/// Reconciles a Widget: applies its Deployment and writes its status.
 async fn reconcile(
     object: Arc<Typed<Widget>>,
     cx: Context<Typed<Widget>>,
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn after_any_faults_a_widget_is_as_it_should_be() {
+    fn after_any_faults_a_widget_reaches_its_desired_state() {
         seeds(100, async |server| {
             let (object, deployment) = object_on(&server);
             let test = async {

@@ -7,7 +7,7 @@ use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 use controller_machinery::manager::{Lease, Manager, Serve};
 use tracing_subscriber::EnvFilter;
 
-/// Faster than the system's allocator, and it never pauses to clean up.
+/// An allocator that is faster than the system's.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -17,16 +17,16 @@ struct Args {
     /// The kubeconfig; else KUBECONFIG, ~/.kube/config, or the pod's ServiceAccount.
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
-    /// Watch this namespace only (may be repeated).
+    /// Watch this namespace only (can be repeated).
     #[arg(long = "namespace")]
     namespaces: Vec<String>,
     /// The address of /healthz and /readyz.
     #[arg(long, default_value = "[::]:8081")]
     health_probe_bind_address: SocketAddr,
-    /// The address of /metrics: over TLS, for clients that the API server permits.
+    /// The address of /metrics, served over TLS to clients that the API server authorizes.
     #[arg(long, default_value = "[::]:8443")]
     metrics_bind_address: SocketAddr,
-    /// Work only while this process holds the Lease "widget-operator".
+    /// Reconcile only while this process holds the Lease "widget-operator".
     #[arg(long)]
     leader_elect: bool,
     #[command(subcommand)]

@@ -8,8 +8,8 @@ use std::process::Command;
 const EDITS: [(&str, &str, &str); 2] = [
     (
         "src/memcached/spec.rs",
-        "    /// Threads of an instance;",
-        "    /// Connections that wait to be accepted; memcached's 1024 if absent.
+        "    /// Number of threads of an instance.",
+        "    /// Number of connections that wait to be accepted. Defaults to 1024.
     #[serde(default, deserialize_with = \"unless_zero\", skip_serializing_if = \"Option::is_none\")]
     #[schemars(range(min = 0, max = 65535))]
     pub backlog: Option<i32>,
@@ -32,7 +32,7 @@ fn a_field_needs_one_declaration_and_its_use() {
     let copy = root.join("target/added-field");
     let tracked = Command::new("git").arg("ls-files").current_dir(root).output().unwrap();
     let tracked = String::from_utf8(tracked.stdout).unwrap();
-    // Without the program: its binary would replace the one that other tests run.
+    // Without src/main.rs, because its binary would replace the one that other tests run.
     let is_copied = |file: &&str| root.join(file).is_file() && *file != "src/main.rs";
     for file in tracked.lines().filter(is_copied) {
         let to = copy.join(file);
@@ -44,7 +44,8 @@ fn a_field_needs_one_declaration_and_its_use() {
         assert_eq!(text.matches(before).count(), 1, "{file}");
         fs::write(copy.join(file), text.replacen(before, &format!("{added}{before}"), 1)).unwrap();
     }
-    // The same target folder, where the dependencies are built already. Cargo keeps the operator apart by the profile.
+    // The target folder is the same, because it contains the built dependencies. Cargo separates the operator
+    // by its profile.
     let output = Command::new(env!("CARGO"))
         .args(["--config", "profile.dev.package.workload-operator.codegen-units=15"])
         .args(["test", "--quiet", "--locked", "--test", "artifacts", "the_crd_files"])

@@ -1,4 +1,4 @@
-//! Argo CD's health checks: one script for all kinds, and what it says about each status.
+//! Argo CD's health checks: one script for all kinds, and its result for each status.
 
 use std::collections::BTreeSet;
 
@@ -35,7 +35,7 @@ fn object(seen: i64, conditions: &[(&str, &str, &str)]) -> Value {
 }
 
 #[test]
-fn argo_cd_shows_what_the_status_says() {
+fn argo_cd_shows_the_health_in_the_status() {
     let text = script();
     let ready = ("Ready", "True", "AllReplicasReady");
     let rolling = ("Ready", "False", "RollingOut");
@@ -49,13 +49,13 @@ fn argo_cd_shows_what_the_status_says() {
         (object(1, &[ready]), "Progressing", "No controller"),
         (object(1, &[rolling, ("Stalled", "True", "Invalid")]), "Progressing", "No controller"),
         (object(2, &[rolling, reconciling]), "Progressing", "Ready RollingOut"),
-        // Something is wrong, and the operator tries again.
+        // There is a problem, and the operator retries.
         (
             object(2, &[rolling, reconciling, ("Degraded", "True", "ApiError")]),
             "Progressing",
             "Ready",
         ),
-        // Its pods served, and do not any more.
+        // Its pods served before.
         (
             object(
                 2,

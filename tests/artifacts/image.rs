@@ -1,10 +1,10 @@
-//! The image is built from what .dockerignore leaves in.
+//! The image's build context: the files that .dockerignore includes.
 
 use std::path::{Component, Path, PathBuf};
 
 use crate::packages::read;
 
-/// Collects every file that `include_str!` takes in.
+/// Collects every file that `include_str!` includes.
 fn included(folder: &Path, into: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -35,7 +35,7 @@ fn resolved(path: &Path) -> PathBuf {
 }
 
 #[test]
-fn what_is_compiled_in_is_there_when_the_image_is_built() {
+fn every_included_file_is_in_the_build_context() {
     let needed =
         ["hack/build-static.sh", "Cargo.toml", "Cargo.lock", "benches/workqueue.rs", "src/main.rs"];
     let mut files = needed.map(PathBuf::from).to_vec();
@@ -56,7 +56,8 @@ fn what_is_compiled_in_is_there_when_the_image_is_built() {
     }
 }
 
-/// Returns whether the rule keeps the file, if it matches: its path or one above it, `*` in a name.
+/// Returns whether the rule includes the file, if it matches: the file's path or a directory above it, with
+/// `*` in a name.
 fn speaks(rule: &str, file: &Path) -> Option<bool> {
     let (kept, pattern) = match rule.strip_prefix('!') {
         Some(pattern) => (true, pattern),

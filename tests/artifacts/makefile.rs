@@ -86,7 +86,7 @@ fn help_lists_every_target_and_no_other() {
 }
 
 #[test]
-fn custom_resources_go_before_the_operator_that_frees_them() {
+fn custom_resources_are_deleted_before_the_operator() {
     let Some(lines) = make(&["--dry-run", "undeploy"]) else { return };
     let first = lines.lines().next().unwrap();
     for (name, _) in crate::crd_files() {

@@ -38,7 +38,7 @@ fn of_operator(kind: &str) -> Value {
 /// Checks that the file has this text; with `UPDATE_ARTIFACTS=1` writes it first.
 pub(crate) fn is_or_becomes(file: &str, text: &str) {
     if std::env::var_os("UPDATE_ARTIFACTS").is_some() && read(file) != text {
-        // At once: another test may be reading it.
+        // Written atomically, because another test can read the file at the same time.
         let whole = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         std::fs::write(whole.path(), text).unwrap();
         std::fs::set_permissions(whole.path(), Permissions::from_mode(0o644)).unwrap();
@@ -84,12 +84,13 @@ fn chart_and_bundle_have_the_version_of_the_program() {
 
 /// `values.yaml` shows exactly what the schema knows.
 #[test]
-fn every_value_of_the_chart_is_in_its_schema_and_the_other_way_round() {
+fn the_values_of_the_chart_match_its_schema() {
     let schema: Value =
         serde_json::from_str(&read(&format!("{CHART}/values.schema.json"))).unwrap();
     let mut known = BTreeSet::new();
     closed(&schema, "", &mut known);
-    // Helm's own, what a parent chart's condition names, and one that only some resources have.
+    // Helm's own values, the one that a parent chart's condition names, and one that only some resources
+    // have.
     for free in ["global", "enabled", "resources.claims"] {
         assert!(known.remove(free), "{free}");
     }
@@ -99,7 +100,7 @@ fn every_value_of_the_chart_is_in_its_schema_and_the_other_way_round() {
 }
 
 #[test]
-fn a_pod_of_the_operator_that_does_not_work_holds_up_no_drain() {
+fn a_broken_operator_pod_blocks_no_drain() {
     let budget = yaml("artifacts/default/pod-disruption-budget.yaml");
     assert_eq!(budget["spec"]["unhealthyPodEvictionPolicy"], "AlwaysAllow");
 }
@@ -131,14 +132,14 @@ fn keys(values: &Value, schema: &Value, path: &str, into: &mut BTreeSet<String>)
 
 const CSV: &str = "manifests/workload-operator.clusterserviceversion.yaml";
 
-/// The bundle of 1970, as hack/bundle.sh writes it.
+/// Writes the bundle with the date 1970, by hack/bundle.sh.
 pub(crate) fn write_bundle(folder: &Path, image: &[&str]) {
     let mut script = std::process::Command::new("hack/bundle.sh");
     let written = script.arg(folder).args(image).env("SOURCE_DATE_EPOCH", "0").status();
     assert!(written.unwrap().success(), "hack/bundle.sh");
 }
 
-/// One for all tests that only read it: cargo may make each run of the script wait.
+/// Returns one bundle for all tests that only read it, because cargo can delay each run of the script.
 fn bundle() -> &'static Path {
     static WRITTEN: LazyLock<&Path> = LazyLock::new(|| {
         let folder = Path::new(concat!(env!("CARGO_TARGET_TMPDIR"), "/bundle"));
@@ -163,7 +164,7 @@ pub(crate) fn crds() -> Vec<Value> {
 }
 
 #[test]
-fn the_bundle_installs_the_deployment_and_the_rights_of_the_manifests() {
+fn the_bundle_installs_the_deployment_and_permissions_of_the_manifests() {
     let csv = service_version();
     let install = &csv["spec"]["install"]["spec"];
     let deployment = yaml("artifacts/default/deployment.yaml");
@@ -217,7 +218,7 @@ fn the_bundle_shows_examples_and_describes_each_field() {
 }
 
 #[test]
-fn the_image_that_a_bundle_is_written_for_is_in_each_place() {
+fn the_image_of_a_bundle_is_in_every_place() {
     let folder = tempfile::tempdir().unwrap();
     let image = "registry/image:1";
     let default = yaml("artifacts/default/deployment.yaml");
@@ -229,7 +230,7 @@ fn the_image_that_a_bundle_is_written_for_is_in_each_place() {
 }
 
 #[test]
-fn the_bundle_has_the_crds_and_the_other_objects_of_the_manifests_and_nothing_else() {
+fn the_bundle_contains_exactly_the_objects_of_the_manifests() {
     let written = names_in(bundle().join("manifests")).into_iter().map(|name| {
         let text = std::fs::read_to_string(bundle().join("manifests").join(&name)).unwrap();
         (name, serde_yaml_ng::from_str(&text).unwrap())
@@ -256,14 +257,14 @@ fn the_bundle_has_the_crds_and_the_other_objects_of_the_manifests_and_nothing_el
     assert_eq!(written, expected);
 }
 
-/// What a ClusterServiceVersion says of a CRD.
+/// Returns the entry of a ClusterServiceVersion for a CRD.
 fn owned<'a>(csv: &'a Value, crd: &Value) -> &'a Value {
     let owned = csv["spec"]["customresourcedefinitions"]["owned"].as_array().unwrap();
     owned.iter().find(|one| one["name"] == crd["metadata"]["name"]).unwrap()
 }
 
 #[test]
-fn the_bundle_owns_each_crd_and_says_what_comes_of_it() {
+fn the_bundle_owns_each_crd_and_names_its_resources() {
     let csv = service_version();
     let all = &csv["spec"]["customresourcedefinitions"]["owned"];
     assert_eq!(all.as_array().unwrap().len(), crds().len());
@@ -278,10 +279,10 @@ fn the_bundle_owns_each_crd_and_says_what_comes_of_it() {
     }
 }
 
-/// Every place that names the oldest or the newest version of Kubernetes names those that
+/// Every place that names the oldest or the newest version of Kubernetes names the versions that
 /// hack/controlplane.sh can start, on which the tests run.
 #[test]
-fn the_versions_of_kubernetes_that_are_named_are_those_that_are_tested() {
+fn the_documented_kubernetes_versions_are_the_tested_ones() {
     let modules = names_in("hack/controlplane").into_iter();
     let mut versions: Vec<String> =
         modules.filter_map(|name| Some(name.strip_prefix("kubernetes-")?.to_owned())).collect();
@@ -311,9 +312,9 @@ fn the_versions_of_kubernetes_that_are_named_are_those_that_are_tested() {
     }
 }
 
-/// The rules by which a catalogue refuses a bundle, or warns about it.
+/// The rules by which a catalog refuses a bundle or warns about it.
 #[test]
-fn the_bundle_has_what_a_catalogue_asks_for() {
+fn the_bundle_meets_the_rules_of_a_catalog() {
     let csv = service_version();
     let spec = &csv["spec"];
     let words = ["displayName", "description", "minKubeVersion", "maturity"];

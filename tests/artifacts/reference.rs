@@ -1,5 +1,5 @@
-//! docs/API.md, from the schemas of the CRDs. What a change of a field does is found by changing it in
-//! an object that has every field.
+//! docs/API.md, generated from the schemas of the CRDs. The effect of a field is found by changing it in an
+//! object that has every field.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ use workload_operator::{app, crds, generic_daemon, memcached};
 use crate::packages::is_or_becomes;
 
 #[test]
-fn the_reference_of_the_kinds_is_what_the_schemas_say() {
+fn the_api_reference_matches_the_schemas() {
     let mut text = String::from(
         "# API reference\n\n\
          Written by hack/update-codegen.sh from the CustomResourceDefinitions; `kubectl explain` shows \
@@ -122,7 +122,7 @@ impl Types {
     }
 }
 
-/// Only a spec has the column of effects.
+/// Adds a table. Only a spec has the column of effects.
 fn add_table(rows: Vec<Vec<String>>, text: &mut String) {
     let (title, line) = if rows[0].len() == 6 { (" a change |", "---|") } else { ("", "") };
     write!(
@@ -144,8 +144,8 @@ fn add_rules(rules: &[String], text: &mut String) {
     }
 }
 
-/// A row for each field below `schema`, which is at `path`; those of shared types go to `types`. Only a spec has
-/// effects.
+/// Returns a row for each field below `schema`, which is at `path`. Rows of shared types go to `types`. Only
+/// a spec has effects.
 fn fields(
     schema: &Value,
     path: &str,
@@ -204,7 +204,7 @@ impl Effects {
         Effects { kind: kind.to_owned(), full: sample(schema, 0) }
     }
 
-    /// The effect of another value of the field at `path`, which starts with `spec.`.
+    /// Returns the effect of another value of the field at `path`, which starts with `spec.`.
     fn of_change(&self, path: &str, field: &Value) -> &'static str {
         if path.ends_with(".fieldRef.apiVersion") {
             return "none: its value is also Kubernetes' default";
@@ -214,13 +214,13 @@ impl Effects {
         let place = changed.pointer_mut(&pointer).expect("the sample has every field");
         let other = sample(field, 1);
         if *place == other {
-            // The only value that is allowed can be left out.
+            // A field with only one allowed value can be left out.
             let (parent, name) = pointer.rsplit_once('/').unwrap();
             changed.pointer_mut(parent).unwrap().as_object_mut().unwrap().remove(name);
         } else {
             *place = other;
         }
-        // A field of which another takes precedence shows its effect without that one.
+        // If another field takes precedence, the effect is determined without that field.
         let (before, after) = match without_the_alternative(&pointer) {
             Some((list, other)) => {
                 let without = |spec: &Value| {
@@ -240,7 +240,7 @@ impl Effects {
         }
     }
 
-    /// The pods' template, and everything.
+    /// Returns the pods' template, and all owned objects.
     fn children(&self, spec: &Value) -> (Value, String) {
         let object = json!({
             "metadata": {"name": "name", "namespace": "ns", "uid": "0b5a2fd4-7b8e-4f5c-9a11-000000000001"},
@@ -269,7 +269,7 @@ impl Effects {
     }
 }
 
-/// The field beside that at `pointer` which takes precedence, and the object in which it is.
+/// Returns the field that takes precedence over the one at `pointer`, and the object that contains it.
 fn without_the_alternative(pointer: &str) -> Option<(&str, &'static str)> {
     if pointer == "/ports/0/port" {
         return Some(("/ports/0", "targetPort"));
@@ -277,7 +277,7 @@ fn without_the_alternative(pointer: &str) -> Option<(&str, &'static str)> {
     pointer.strip_suffix("/value").map(|variable| (variable, "valueFrom"))
 }
 
-/// A value of `schema` with every field; another one for each `variant`, 0 or 1.
+/// Returns a value of `schema` with every field, different for each `variant`, 0 or 1.
 fn sample(schema: &Value, variant: usize) -> Value {
     if let Some(values) = schema["enum"].as_array() {
         return values[variant.min(values.len() - 1)].clone();
@@ -315,12 +315,12 @@ fn type_of(field: &Value) -> String {
     }
 }
 
-/// The bounds of a field, and the messages of its own rules.
+/// Returns the bounds of a field, and the messages of its own rules.
 fn allowed(field: &Value) -> String {
     let mut all = Vec::new();
     if let Some(values) = field["enum"].as_array() {
         let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        // A number and its text are the same to who writes YAML.
+        // In YAML, a number and its text are the same for a user.
         let mut told: Vec<String> = Vec::new();
         for value in values.iter().map(|value| format!("`{}`", text(value))) {
             if !told.contains(&value) {
@@ -349,7 +349,7 @@ fn allowed(field: &Value) -> String {
     all.join("; ")
 }
 
-/// The messages of all rules at and below `schema`, once each; those of shared types go to `types`.
+/// Collects the messages of all rules at and below `schema`, once each. Those of shared types go to `types`.
 fn messages(schema: &Value, all: &mut Vec<String>, types: &mut Types) {
     match schema {
         Value::Object(map) => {

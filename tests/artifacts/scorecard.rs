@@ -10,14 +10,13 @@ use crate::unchecked::{built_by, not_checked};
 
 const CSV: &str = "manifests/workload-operator.clusterserviceversion.yaml";
 
-/// Its suggestion for every bundle whose examples are what people write: they do not write a
-/// status.
+/// Its suggestion for every bundle whose examples have no status, because users do not write one.
 const EXPECTED: &str = "does not have status spec";
 
 const UNCHECKED: &str = "the OLM bundle with scorecard's tests";
 
-/// The program. `None`, reported as not checked, if it is not built and cannot be, or if a process
-/// may not have its own root folder: the program looks for the bundle in /bundle.
+/// Returns the program. `None`, reported as not checked, if it cannot be built, or if a process cannot have
+/// its own root folder: the program reads the bundle from /bundle.
 fn program() -> Option<PathBuf> {
     let olm = built_by("hack/olm.sh", UNCHECKED)?;
     match Command::new("unshare").args(["--map-root-user", "true"]).output() {
@@ -81,7 +80,7 @@ fn the_bundle_passes_the_scorecard_tests_that_it_names() {
     let found = complaints(root.path());
     assert!(found.is_empty(), "{}", found.join("\n"));
 
-    // They do look: at the resources that a kind is made of, for example.
+    // This shows that the tests work: they check, for example, the resources of a kind.
     let file = root.path().join("bundle").join(CSV);
     let mut csv = yaml(&file);
     let owned = &mut csv["spec"]["customresourcedefinitions"]["owned"][0];
@@ -92,7 +91,7 @@ fn the_bundle_passes_the_scorecard_tests_that_it_names() {
 }
 
 #[test]
-fn the_scorecard_tests_that_run_here_are_of_the_version_that_the_bundle_names() {
+fn the_scorecard_tests_have_the_version_that_the_bundle_names() {
     let module = std::fs::read_to_string("hack/olm/go.mod").unwrap();
     let pinned = "github.com/operator-framework/operator-sdk ";
     let version = module.split_once(pinned).unwrap().1.split_whitespace().next().unwrap();

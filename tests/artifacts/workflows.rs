@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::packages::{names_in, read};
 
-/// Commands of a runner's own that a step may begin with.
+/// Other commands with which a step can begin.
 const RUNNERS: [&str; 6] = ["sudo", "umask", "printf", "gh", "cargo", "KUBERNETES_VERSIONS=all"];
 
 #[test]
@@ -50,7 +50,8 @@ fn each_action_is_pinned_to_a_commit() {
     }
 }
 
-/// Parts of the clusters that tests start. Their versions are moved by hand, with the documents that name them.
+/// Parts of the test clusters. Their versions are updated manually, together with the documents that name
+/// them.
 const NOT_FOLLOWED: [&str; 2] = ["hack/controlplane/", "hack/e2e/"];
 
 #[test]

@@ -20,7 +20,7 @@ const SEEDS: u64 = 2_500;
 const STEPS: u32 = 40;
 /// In seconds. After the faults stop, a silent watch is detected within 150 s, and no wait is
 /// longer than 30 s.
-const SETTLED_WITHIN: u64 = 400;
+const CONVERGED_WITHIN: u64 = 400;
 
 /// All objects that may exist.
 const NAMESPACES: [&str; 2] = ["a", "b"];
@@ -39,7 +39,7 @@ struct Simulation {
 }
 
 #[test]
-fn after_any_faults_the_store_equals_the_server_and_no_one_was_told_anything_untrue() {
+fn the_store_converges_to_the_server_after_any_faults() {
     let var = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
     let seeds = match var("CACHE_SEED") {
         Some(seed) => seed..seed + 1,
@@ -114,14 +114,14 @@ impl Simulation {
         let (of_requests, of_frames) = ([0.05, 0.15, 0.3], [0.02, 0.05, 0.15]);
         self.model.faults(of_requests[self.rng.usize(..3)], of_frames[self.rng.usize(..3)]);
         let heard = self.prompt.clone();
-        self.informer.handle(move |delta, _| heard.told(delta));
+        self.informer.handle(move |delta, _| heard.reported(delta));
         run(self.informer.clone());
         for _ in 0..STEPS {
             self.step().await;
         }
         self.heal();
         self.poisoned().await;
-        if let Some(wrong) = self.settle().await {
+        if let Some(wrong) = self.converge().await {
             return Some(wrong);
         }
         self.verdict.get()
@@ -220,7 +220,7 @@ impl Simulation {
     /// the store held must stay. Then mends all objects.
     async fn poisoned(&mut self) {
         let mut watched = Vec::new();
-        if self.rng.u8(..4) == 0 && self.settle().await.is_none() {
+        if self.rng.u8(..4) == 0 && self.converge().await.is_none() {
             for (id, object) in self.model.objects(THINGS) {
                 let uid = object["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
                 let good = object["spec"]["value"].is_i64();
@@ -248,8 +248,8 @@ impl Simulation {
         }
     }
 
-    async fn settle(&mut self) -> Option<String> {
-        for _ in 0..SETTLED_WITHIN / 5 {
+    async fn converge(&mut self) -> Option<String> {
+        for _ in 0..CONVERGED_WITHIN / 5 {
             self.reader.look(&self.informer, &self.verdict);
             if self.verdict.get().is_some() {
                 break;

@@ -41,7 +41,7 @@ impl Listener {
         Listener { who, known: Arc::default(), newest: Arc::default(), verdict: verdict.clone() }
     }
 
-    pub(crate) fn told(&self, delta: &Delta<Thing>) {
+    pub(crate) fn reported(&self, delta: &Delta<Thing>) {
         let mut known = self.known.lock();
         let (object, expected, stays) = match delta {
             Delta::Added(new) => (new, None, true),
@@ -69,8 +69,8 @@ impl Listener {
         };
         let follows = match (before, expected) {
             (None, None) => true,
-            (Some((uid, version)), Some((told, at))) => {
-                uid == told && at.is_none_or(|at| at == version)
+            (Some((uid, version)), Some((reported, at))) => {
+                uid == reported && at.is_none_or(|at| at == version)
             }
             _ => false,
         };

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::audit::{Entry, operator_writes, writes_to};
 use crate::world::{
-    APP, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, Kind, MEMCACHED, PATIENCE, World, conditions,
+    APP, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, Kind, MAX_WAIT, MEMCACHED, World, conditions,
     has_condition, is_ready,
 };
 
@@ -92,8 +92,7 @@ impl Policy {
         self.until(world, |answer| answer.as_ref().is_ok_and(|made| !is_changed(made))).await;
     }
 
-    /// Polls, since nothing announces it, until the API server has noticed the policy or its
-    /// removal.
+    /// Polls until the API server has noticed the policy or its removal, because nothing announces it.
     async fn until(&self, world: &World, wanted: impl Fn(&Result<Value, String>) -> bool) {
         let mut last = None;
         let asked = async {
@@ -101,7 +100,7 @@ impl Policy {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };
-        let outcome = tokio::time::timeout(PATIENCE, asked).await;
+        let outcome = tokio::time::timeout(MAX_WAIT, asked).await;
         outcome.unwrap_or_else(|_| panic!("{} is not what it ought to be: {last:?}", self.name));
     }
 }
@@ -129,7 +128,7 @@ fn ours(world: &World, name: &str) -> Vec<Entry> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_policy_that_adds_to_a_deployment_is_not_fought() {
+async fn additions_by_an_admission_policy_are_kept() {
     let (world, operator) = World::with_operator_at("policy-adds", "baseline").await;
     let added = r#"Object{
         metadata: Object.metadata{labels: {"team": "a"}, annotations: {"cost": "1"}},
@@ -143,7 +142,7 @@ async fn a_policy_that_adds_to_a_deployment_is_not_fought() {
     for (kind, name) in [(APP, "shop"), (MEMCACHED, "cart")] {
         world.until(kind, name, is_ready).await;
     }
-    // The same holds after a change by the operator itself.
+    // The same applies after a change by the operator itself.
     world.patch(APP, "shop", json!({"spec": {"image": "shop:2"}})).await.unwrap();
     world.until(APP, "shop", is_ready).await;
     let deployment = world.get(DEPLOYMENT, "shop").await.unwrap();
@@ -155,7 +154,7 @@ async fn a_policy_that_adds_to_a_deployment_is_not_fought() {
         (&json!("shop:2"), &json!("sidecar"))
     );
     operator.kill().await;
-    // A new operator looks at every object once, and then at one created after them.
+    // A new operator reconciles every object once, then one that is created after them.
     let restarted = jiff::Timestamp::now();
     let operator = world.start_operator().await;
     world.create(APP, app("fence", json!({"image": "fence:1"}))).await.unwrap();
@@ -165,13 +164,13 @@ async fn a_policy_that_adds_to_a_deployment_is_not_fought() {
     let writes = operator_writes(&world);
     let needless: Vec<_> = writes.iter().filter(since).collect();
     assert!(needless.is_empty(), "{needless:#?}");
-    // Over its whole life: created, and changed when the App was.
+    // All writes to the object: its creation, and the change of the App.
     assert_eq!(ours(&world, "shop").len(), 2, "{:#?}", ours(&world, "shop"));
     assert_eq!(ours(&world, "cart").len(), 1, "{:#?}", ours(&world, "cart"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_policy_denies_is_told_in_its_words_and_heals_when_it_is_lifted() {
+async fn a_denial_by_a_policy_is_reported_and_recovers() {
     let (world, _operator) = World::with_operator_at("policy-denies", "baseline").await;
     let policy = Policy::deny(&world, "no new Deployments on a Friday").await;
     world.create(APP, app("shop", json!({"image": "shop:1"}))).await.unwrap();
@@ -193,8 +192,8 @@ async fn what_a_policy_denies_is_told_in_its_words_and_heals_when_it_is_lifted()
     }
 }
 
-/// Digests, a sidecar with variables, and a toleration, as JSON patches: a policy of the first kind
-/// pins what is not pinned, one of the second kind injects what is missing.
+/// Returns digests, a sidecar with variables, and a toleration, as JSON patches. A policy of the first kind
+/// pins unpinned images; one of the second kind injects missing parts.
 fn pin_inject_and_tolerate() -> Value {
     const CONTAINERS: &str = "/spec/template/spec/containers";
     let patch = |expression: String| json!({"patchType": "JSONPatch", "jsonPatch": {"expression": expression}});
@@ -233,7 +232,7 @@ fn container(child: &Value) -> &Value {
     &child["spec"]["template"]["spec"]["containers"][0]
 }
 
-/// Waits until the operator has looked at everything that came before.
+/// Waits until the operator has reconciled everything that came before.
 async fn fence(world: &World, name: &str) {
     for (kind, spec) in [
         (APP, json!({"image": "fence:1", "replicas": 0})),
@@ -247,7 +246,7 @@ async fn fence(world: &World, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rewrites_at_admission_are_accepted_and_later_changes_reverted() {
+async fn changes_by_admission_are_accepted_and_later_changes_reverted() {
     let (world, operator) = World::with_operator_at("policy-pins", "baseline").await;
     let policy = Policy::mutate(&world, pin_inject_and_tolerate()).await;
     world.create(APP, app("shop", json!({"image": "shop:1", "replicas": 2}))).await.unwrap();
@@ -260,7 +259,7 @@ async fn rewrites_at_admission_are_accepted_and_later_changes_reverted() {
         assert!(container(&child)["image"].as_str().unwrap().contains("@sha256:"), "{child}");
         assert_eq!(child["spec"]["template"]["spec"]["tolerations"][0]["operator"], "Exists");
     }
-    // Every change is a reason to look again.
+    // Every change causes a reconcile.
     for number in 0..3 {
         for (_, name, child) in EACH {
             let poke = json!({"metadata": {"annotations": {"poke": number.to_string()}}});
@@ -269,7 +268,7 @@ async fn rewrites_at_admission_are_accepted_and_later_changes_reverted() {
     }
     fence(&world, "fence").await;
     for (_, name, child) in EACH {
-        // Created, and what was admitted recorded.
+        // One write creates the object, and one records the admitted state.
         let writes = writes_of_child(&world, child, name);
         assert_eq!(writes.len(), 2, "{writes:#?}");
     }
@@ -282,13 +281,13 @@ async fn rewrites_at_admission_are_accepted_and_later_changes_reverted() {
     let needless: Vec<_> = writes.iter().filter(since).collect();
     assert!(needless.is_empty(), "{needless:#?}");
     people_are_reverted(&world).await;
-    // A change by the operator itself takes one write: the same is admitted.
+    // A change by the operator itself takes one write, because the same state is admitted.
     world.patch(APP, "shop", json!({"spec": {"replicas": 3}})).await.unwrap();
     let grown = |app: &Value| is_ready(app) && app["status"]["replicas"] == 3;
     world.until(APP, "shop", grown).await;
     let writes = writes_of_child(&world, DEPLOYMENT, "shop");
     assert_eq!(writes.len(), 2 + 2 + 1, "{writes:#?}");
-    // Without the policy all stays as admitted until there is something to write.
+    // Without the policy, the admitted state remains until the next write.
     policy.lift(&world).await;
     fence(&world, "third-fence").await;
     assert_eq!(writes_of_child(&world, DEPLOYMENT, "shop").len(), 2 + 2 + 1);
@@ -300,7 +299,7 @@ async fn rewrites_at_admission_are_accepted_and_later_changes_reverted() {
     world.until(DEPLOYMENT, "shop", plain).await;
 }
 
-/// Each change by a person takes one write.
+/// Each manual change causes one write.
 async fn people_are_reverted(world: &World) {
     for (kind, name, child) in EACH {
         let before = world.get(child, name).await.unwrap();
@@ -325,7 +324,7 @@ async fn people_are_reverted(world: &World) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_policy_that_rewrites_differently_each_time_is_told_and_not_raced() {
+async fn a_policy_with_random_changes_is_reported_and_causes_few_writes() {
     let (world, _operator) = World::with_operator_at("policy-rewrites", "baseline").await;
     let rewritten =
         "Object{spec: Object.spec{replicas: oldObject == null ? 3 : oldObject.spec.replicas + 1}}";
@@ -340,8 +339,8 @@ async fn a_policy_that_rewrites_differently_each_time_is_told_and_not_raced() {
     for part in ["spec.replicas of Deployment shop", "admission policy"] {
         assert!(message.contains(part), "{message}");
     }
-    // Every change of the Deployment is a reason to look again. There are more of them than writes
-    // that are allowed: an operator that answers each one fails the test.
+    // Every change of the Deployment causes a reconcile. There are more changes than allowed writes, so an
+    // operator that responds to each one fails the test.
     for number in 0..2 * MOST_A_MINUTE {
         let poke = json!({"metadata": {"annotations": {"poke": number.to_string()}}});
         world.patch(DEPLOYMENT, "shop", poke).await.unwrap();
@@ -359,7 +358,7 @@ async fn a_policy_that_rewrites_differently_each_time_is_told_and_not_raced() {
     }
     let still = world.get(APP, "shop").await.unwrap();
     assert!(told(&still) && !is_ready(&still), "{still}");
-    // Once no policy rewrites it any more, a change or a minute is enough.
+    // Once no policy rewrites it any more, the next change or a minute restores it.
     policy.lift(&world).await;
     world.patch(APP, "shop", json!({"spec": {"image": "shop:2"}})).await.unwrap();
     world.until(APP, "shop", is_ready).await;

@@ -19,7 +19,7 @@ use crate::world::{DEPLOYMENT, GENERIC_DAEMON, MEMCACHED, World, is_ready, memca
 const WATCHED: [&str; 4] = ["memcacheds", "deployments", "services", "pods"];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn when_the_api_server_or_etcd_is_killed_no_work_is_lost_and_the_operator_stays() {
+async fn the_operator_survives_a_killed_api_server_or_etcd() {
     let plane = ControlPlane::of_this_test(|| ControlPlane::private("servers-killed")).await;
     let world = World::on(plane, "servers-killed", "baseline").await;
     let mut operator = world.start_operator().await;
@@ -33,7 +33,7 @@ async fn when_the_api_server_or_etcd_is_killed_no_work_is_lost_and_the_operator_
         for name in &names {
             world.create(MEMCACHED, memcached(name, 1)).await.unwrap();
         }
-        // In the middle of the work on them.
+        // While the operator works on them.
         server.kill().await;
         server.start();
         ready(&plane.admin().await).await;
@@ -44,7 +44,7 @@ async fn when_the_api_server_or_etcd_is_killed_no_work_is_lost_and_the_operator_
         for name in &names {
             world.until(MEMCACHED, name, is_ready).await;
         }
-        // The views follow again: what is deleted is restored, and changes are picked up.
+        // The caches follow again: deleted objects are restored, and changes are noticed.
         world.delete(DEPLOYMENT, "before").await;
         let size = if name == "etcd" { 2 } else { 3 };
         world.patch(MEMCACHED, "before", json!({"spec": {"size": size}})).await.unwrap();
@@ -53,7 +53,7 @@ async fn when_the_api_server_or_etcd_is_killed_no_work_is_lost_and_the_operator_
         world.until(MEMCACHED, "before", all).await;
         world.until(GENERIC_DAEMON, "logs", is_ready).await;
         operator.assert_alive();
-        // The API server does not log requests that it was killed during, so there may be none.
+        // The API server does not log requests during which it was killed, so there can be none.
         for name in &names {
             let of = |w: &&Entry| is_create(w, name);
             let creates = operator_writes(&world).iter().filter(of).count();
@@ -62,12 +62,11 @@ async fn when_the_api_server_or_etcd_is_killed_no_work_is_lost_and_the_operator_
     }
 }
 
-/// Versions go back and are assigned again, to other changes. Kubernetes asks to restart everything
-/// that knows of them; a client that is not restarted has to restart itself, or it never again sees
-/// anything that has such a version.
+/// Versions go back and are assigned again, to other changes. Kubernetes recommends a restart of all clients.
+/// A client that is not restarted must restart itself, or it misses all changes with such a version.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes: cargo test --test contract -- --ignored"]
-async fn when_etcd_is_restored_from_a_backup_the_operator_ends_and_begins_anew() {
+async fn the_operator_restarts_after_a_restore_of_etcd() {
     let plane = ControlPlane::of_this_test(|| ControlPlane::private("restored")).await;
     let world = World::on(plane, "restored", "baseline").await;
     let mut operator = world.start_operator().await;
@@ -81,7 +80,7 @@ async fn when_etcd_is_restored_from_a_backup_the_operator_ends_and_begins_anew()
     operator.assert_alive();
 
     servers.restore(plane, async || ()).await;
-    // It notices because no bookmark arrives for 150 s.
+    // It notices this because no bookmark arrives for 150 s.
     let ended = tokio::time::timeout(Duration::from_secs(400), operator.ended()).await;
     let log = operator.lines().join("\n");
     assert_eq!(ended, Ok(Some(1)), "{log}");
@@ -96,11 +95,11 @@ async fn when_etcd_is_restored_from_a_backup_the_operator_ends_and_begins_anew()
     assert_eq!(world.get(DEPLOYMENT, "lost").await, None);
 }
 
-/// The leader of before is gone, too. What its standby knows is of the time that was taken back; it lists
-/// everything again as it begins to lead, long before it would miss a bookmark.
+/// The previous leader is gone, too. The standby's cache is from the time that was rolled back. It lists
+/// everything again when it begins to lead, long before it would miss a bookmark.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes: cargo test --test contract -- --ignored"]
-async fn a_standby_that_leads_after_a_restore_from_a_backup_begins_anew() {
+async fn a_standby_lists_again_after_a_restore_of_etcd() {
     let plane = ControlPlane::of_this_test(|| ControlPlane::private("restored-standby")).await;
     let world = World::on(plane, "restored-standby", "baseline").await;
     let mut replicas = Replicas::none_in(world).await;
@@ -127,7 +126,7 @@ async fn a_standby_that_leads_after_a_restore_from_a_backup_begins_anew() {
 struct Servers {
     etcd: Server,
     api_server: Server,
-    /// These do not wait long for the API server.
+    /// Clients with a short timeout for the API server.
     clients: Vec<Server>,
 }
 
@@ -163,8 +162,8 @@ impl Servers {
         self.start_clients();
     }
 
-    /// Has the cluster live on after a backup, for so many versions that a restored API server does not soon get
-    /// that far by itself.
+    /// Lets the cluster continue after a backup, for so many versions that a restored API server does not
+    /// soon reach them.
     async fn go_on(&mut self, world: &World) {
         kubernetes_works(world, "after-backup").await;
         world.create(MEMCACHED, memcached("lost", 1)).await.unwrap();
@@ -175,7 +174,7 @@ impl Servers {
         }
     }
 
-    /// Puts the copy in the place of etcd's data, and does `meanwhile`, with all of them down.
+    /// Restores the copy of etcd's data, and does `meanwhile`, with all servers down.
     async fn restore(&mut self, plane: &ControlPlane, meanwhile: impl AsyncFnOnce()) {
         let (data, backup) = (plane.dir().join("etcd"), plane.dir().join("backup"));
         self.with_all_down(plane, async || {
@@ -204,7 +203,7 @@ fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Waits until Kubernetes' own controllers have recovered: they may take as long as the operator.
+/// Waits until Kubernetes' own controllers have recovered, which can take as long as for the operator.
 async fn kubernetes_works(world: &World, name: &str) {
     let labels = json!({"after": name});
     let pod = json!({"metadata": {"labels": labels},
@@ -219,11 +218,11 @@ fn is_create(write: &Entry, name: &str) -> bool {
     write.resource == "deployments" && write.name == name && write.code == 201
 }
 
-/// A second API server whose connection to etcd is stalled shows the past: an object without
-/// children that has since been deleted, and one that has since been recreated under its name.
+/// A second API server whose connection to etcd is stalled shows an old state: an object without owned
+/// objects that has since been deleted, and one that has since been recreated with the same name.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes: cargo test --test contract -- --ignored"]
-async fn an_api_server_that_lives_in_the_past_is_not_believed() {
+async fn stale_data_of_a_lagging_api_server_is_not_acted_on() {
     let plane = ControlPlane::of_this_test(|| ControlPlane::private("past")).await;
     let world = World::on(plane, "past", "baseline").await;
     let etcd = Stall::to(plane.etcd()).await;
@@ -236,7 +235,7 @@ async fn an_api_server_that_lives_in_the_past_is_not_believed() {
     operator.kill().await;
     world.create(MEMCACHED, memcached("late", 1)).await.unwrap();
     second.shows(&world, "late").await;
-    // From here on the second server learns nothing new.
+    // From here on, the second server receives no updates.
     etcd.stand();
     let mut operator = world.start_operator_through(&proxy.url()).await;
     world.until(MEMCACHED, "late", is_ready).await;
@@ -254,7 +253,7 @@ async fn an_api_server_that_lives_in_the_past_is_not_believed() {
     for resource in WATCHED {
         proxy.until_since(switched, 1, |call| call.object == resource).await;
     }
-    // A new process knows no version below which it must not go.
+    // A new process knows no minimum version.
     operator.kill().await;
     let asked = proxy.calls().len();
     operator = world.start_operator_through(&proxy.url()).await;
@@ -275,8 +274,8 @@ async fn an_api_server_that_lives_in_the_past_is_not_believed() {
     assert_eq!((creates("it"), creates("late")), (2, 1), "one for each that there was");
 }
 
-/// Returns whether it touches a child or a finalizer. A status write that was already on its way
-/// does no harm.
+/// Returns whether the call changes an owned object or a finalizer. A status write that was already sent does
+/// no harm.
 fn is_work(call: &Call) -> bool {
     call.is_write() && !call.object.starts_with("events") && !call.object.ends_with("/status")
 }

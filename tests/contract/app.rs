@@ -11,7 +11,7 @@ fn app(spec: &Value) -> Value {
     json!({"metadata": {"name": "shop"}, "spec": spec})
 }
 
-/// Merge-patches the App's spec and waits until the operator has carried it out.
+/// Merge-patches the App's spec and waits until the operator has applied it.
 async fn edit(world: &World, spec: Value) {
     world.patch(APP, "shop", json!({"spec": spec})).await.unwrap();
     world.until(APP, "shop", is_ready).await;
@@ -78,7 +78,7 @@ async fn the_cluster_ip_and_the_node_ports_survive_edits() {
     let ports = json!([{"name": "web", "port": 80}, {"name": "tls", "port": 443}]);
     world.create(APP, app(&json!({"image": "shop:1", "ports": ports}))).await.unwrap();
     world.until(APP, "shop", is_ready).await;
-    // Somebody wants to reach it from outside; the API server assigns node ports.
+    // Another client makes it reachable from outside. The API server assigns node ports.
     world.patch(SERVICE, "shop", json!({"spec": {"type": "NodePort"}})).await.unwrap();
     let before = world.get(SERVICE, "shop").await.unwrap();
     let node_ports = all(&service_ports(&world).await, "nodePort");
@@ -100,7 +100,7 @@ async fn the_cluster_ip_and_the_node_ports_survive_edits() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_port_that_is_asked_for_is_given_and_can_be_given_back() {
+async fn a_requested_node_port_is_assigned_and_can_be_released() {
     let (world, _operator) = World::with_operator_at("app-node-port", "baseline").await;
     let ports = json!([{"port": 80, "nodePort": 30084}]);
     world.create(APP, app(&json!({"image": "shop:1", "ports": ports}))).await.unwrap();
@@ -146,7 +146,7 @@ async fn quantities_are_compared_by_value() {
 
 /// The API server rounds such quantities up in a pod template.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_quantity_finer_than_a_thousandth_is_carried_out() {
+async fn a_quantity_finer_than_a_thousandth_is_accepted() {
     let (world, _operator) = World::with_operator_at("app-fine", "baseline").await;
     let resources = json!({"limits": {"cpu": "0.0625", "memory": "0.1234Gi"}});
     world.create(APP, app(&json!({"image": "shop:1", "resources": resources}))).await.unwrap();
@@ -157,7 +157,7 @@ async fn a_quantity_finer_than_a_thousandth_is_carried_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn its_status_is_that_of_the_deployment() {
+async fn the_status_of_an_app_is_that_of_its_deployment() {
     let (world, _operator) = World::with_operator_at("app-status", "baseline").await;
     world.create(APP, app(&json!({"image": "shop:1", "replicas": 3}))).await.unwrap();
     let ready = world.until(APP, "shop", is_ready).await;
@@ -179,10 +179,10 @@ async fn its_status_is_that_of_the_deployment() {
     assert_eq!(conditions(&ready).next().unwrap()["type"], "Ready", "the summary comes first");
 }
 
-/// The API server refuses in the App already what it would refuse in a child, where a person sees
-/// it.
+/// The API server refuses in the App what it would refuse in an owned object, so that the user sees the
+/// error.
 #[tokio::test(flavor = "multi_thread")]
-async fn names_that_no_pod_or_service_may_have_are_refused_with_what_is_allowed() {
+async fn invalid_names_are_refused_with_the_allowed_values() {
     let world = World::new("app-names", "baseline").await;
     let prefix = |length: usize| {
         let labels = ["a".repeat(63), "b".repeat(63), "c".repeat(63), "d".repeat(length - 192)];
@@ -209,7 +209,7 @@ async fn names_that_no_pod_or_service_may_have_are_refused_with_what_is_allowed(
         (env("..x"), "'LOG_LEVEL'"),
         (field(254), "at most 253 characters before the '/'"),
         (protocol(254), "at most 253 characters before the '/'"),
-        (probed(json!(8080), json!("http")), "the name that is the `targetPort` of one of `ports`"),
+        (probed(json!(8080), json!("http")), "a name that one of `ports` has as its `targetPort`"),
         (probed(json!("web"), json!("http")), "the port of `readinessProbe` must be a number"),
         (json!({"pod": {"annotations": {"a": "b".repeat(7681)}}}), "7680"),
         (json!({"resources": {"limits": {"requests.example.com/gpu": 1}}}), "an extended"),
@@ -227,7 +227,7 @@ async fn names_that_no_pod_or_service_may_have_are_refused_with_what_is_allowed(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fields_of_one_of_several_forms_change_their_form_whoever_set_the_other() {
+async fn a_new_form_of_a_field_replaces_another_managers_form() {
     let (world, _operator) = World::with_operator_at("forms", "baseline").await;
     let app = json!({"metadata": {"name": "shop"}, "spec": {"image": "nginx:1.27", "replicas": 1}});
     world.create(APP, app).await.unwrap();
@@ -239,13 +239,13 @@ async fn fields_of_one_of_several_forms_change_their_form_whoever_set_the_other(
         world.until(DEPLOYMENT, "shop", |found| wanted(&found["spec"])).await;
         world.until(APP, "shop", is_ready).await;
     };
-    // The API server has filled in a pace, which Recreate may not have.
+    // The API server has set a default for `rollingUpdate`, which is invalid with Recreate.
     change(json!({"strategy": {"type": "Recreate"}})).await;
     deployment(&|spec| spec["strategy"] == json!({"type": "Recreate"})).await;
     change(json!({"strategy": null})).await;
     deployment(&|spec| spec["strategy"]["type"] == "RollingUpdate").await;
 
-    // Beside a surge of 0, which somebody has set by hand, the pace would be refused.
+    // Together with a manual surge of 0, this setting would be refused.
     let no_surge = json!({"spec": {"strategy": {"rollingUpdate": {"maxSurge": 0}}}}).to_string();
     world.kubectl(&["patch", "deployment", "shop", "-p", &no_surge]).unwrap();
     change(json!({"strategy": {"rollingUpdate": {"maxUnavailable": 0}}})).await;
@@ -254,7 +254,7 @@ async fn fields_of_one_of_several_forms_change_their_form_whoever_set_the_other(
     })
     .await;
 
-    // A volume and a probe that somebody has set by hand, in another form than the one that comes.
+    // A manual volume and a manual probe, in another form than the desired ones.
     let container = "/spec/template/spec/containers/0";
     let by_hand = json!([
         {"op": "add", "path": "/spec/template/spec/volumes", "value": [{"name": "data", "emptyDir": {}}]},
@@ -280,7 +280,7 @@ async fn fields_of_one_of_several_forms_change_their_form_whoever_set_the_other(
     })
     .await;
 
-    // A period that somebody has set by hand goes with the probe: alone it would be refused.
+    // A manual period is removed together with the probe, because the period alone would be refused.
     let period = json!([{"op": "replace", "path": format!("{container}/livenessProbe/periodSeconds"), "value": 3}]);
     let period = period.to_string();
     world.kubectl(&["patch", "deployment", "shop", "--type=json", "-p", &period]).unwrap();
@@ -288,9 +288,9 @@ async fn fields_of_one_of_several_forms_change_their_form_whoever_set_the_other(
     deployment(&|spec| spec["template"]["spec"]["containers"][0]["livenessProbe"].is_null()).await;
 }
 
-/// The scheduler counts the pods of the former template, too, unless it is told which to count.
+/// By default, the scheduler also counts the pods of the previous template.
 #[tokio::test(flavor = "multi_thread")]
-async fn pods_are_spread_after_each_rollout() {
+async fn pods_are_evenly_spread_after_each_rollout() {
     let (world, _operator) = World::with_operator_at("spread", "baseline").await;
     for (node, rack) in [("node-0", "a"), ("node-1", "b")] {
         let label = json!({"metadata": {"labels": {"rack-of-spread": rack}}});

@@ -31,7 +31,7 @@ async fn argo_cd_sees_each_kind_progress_become_healthy_suspended_and_degraded()
         let made = world.create(kind, object(kind).1).await.unwrap();
         assert_eq!(shown(kind, &made), "Progressing", "{made:#}");
     }
-    taken(&world).await;
+    occupy_names(&world).await;
     let _operator = world.start_operator().await;
     for kind in kinds {
         let name = object(kind).0;
@@ -51,8 +51,8 @@ async fn argo_cd_sees_each_kind_progress_become_healthy_suspended_and_degraded()
     }
 }
 
-/// Children's names that another client has taken.
-async fn taken(world: &World) {
+/// Creates foreign objects with the names of owned objects.
+async fn occupy_names(world: &World) {
     let labels = json!({"who": "else"});
     let pod = json!({"metadata": {"labels": labels}, "spec": {"containers": [{"name": "a", "image": "a:1"}]}});
     let spec = json!({"selector": {"matchLabels": labels}, "template": pod});

@@ -7,14 +7,14 @@ use jiff::Timestamp;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::world::{PATIENCE, World};
+use crate::world::{MAX_WAIT, World};
 
-/// An answered request.
+/// A completed request.
 #[derive(Debug, Clone)]
 pub struct Entry {
     /// Time of its arrival.
     pub received: Timestamp,
-    /// Time of its answer.
+    /// Time of its response.
     pub done: Timestamp,
     pub user: String,
     pub verb: String,
@@ -27,11 +27,11 @@ pub struct Entry {
     /// The status code, or 0 if there was none.
     pub code: i64,
     pub by_operator: bool,
-    /// True if nothing was to be stored.
+    /// True if it was a dry run.
     pub is_dry_run: bool,
 }
 
-/// The log from some point on.
+/// The log from a point in time on.
 pub struct Audit {
     from: u64,
 }
@@ -70,7 +70,7 @@ impl Entry {
         (200..300).contains(&self.code)
     }
 
-    /// Leases and Events are only by-products.
+    /// Returns whether it counts as work. Leases and Events do not.
     fn is_work(&self) -> bool {
         !["leases", "events"].contains(&self.resource.as_str())
     }
@@ -84,12 +84,11 @@ impl Audit {
     }
 
     /// The log from the beginning.
-    pub fn whole() -> Audit {
+    pub fn from_start() -> Audit {
         Audit { from: 0 }
     }
 
-    /// The writes in the world's namespace that have been answered so far, without leases and
-    /// Events.
+    /// Returns the completed writes in the world's namespace so far, without leases and Events.
     pub fn writes(&self, world: &World) -> Vec<Entry> {
         let here = |entry: &Entry| entry.namespace == world.namespace;
         self.of(world, &world.namespace, |e| here(e) && e.is_write() && e.is_work())
@@ -102,7 +101,7 @@ impl Audit {
         let mut bytes = Vec::new();
         log.read_to_end(&mut bytes).expect("it can be read");
         let operator = format!("system:serviceaccount:{}:workload-operator", world.namespace);
-        // Cheaper than parsing what others did. The last line may be half written.
+        // Cheaper than parsing the entries of other clients. The last line can be incomplete.
         let log = String::from_utf8_lossy(&bytes);
         let lines = log.lines().filter(|line| line.contains(text));
         let entries = lines.filter_map(|line| Entry::parse(line.as_bytes(), &operator));
@@ -116,14 +115,18 @@ impl Audit {
 pub fn operator_writes(world: &World) -> Vec<Entry> {
     let ours = |entry: &Entry| entry.by_operator && entry.namespace == world.namespace;
     let counts = |entry: &Entry| ours(entry) && entry.is_write() && entry.resource != "leases";
-    Audit::whole().of(world, &world.namespace, counts)
+    Audit::from_start().of(world, &world.namespace, counts)
 }
 
 /// All writes to one object so far, except those of Kubernetes' own controllers.
 pub fn writes_to(world: &World, resource: &str, name: &str) -> Vec<Entry> {
     let people = |write: &Entry| write.by_operator || write.user == "admin";
     let it = |write: &Entry| write.resource == resource && write.name == name;
-    Audit::whole().writes(world).into_iter().filter(|write| people(write) && it(write)).collect()
+    Audit::from_start()
+        .writes(world)
+        .into_iter()
+        .filter(|write| people(write) && it(write))
+        .collect()
 }
 
 /// The operator's writes to objects of this name that have not been accepted so far.
@@ -135,7 +138,7 @@ pub fn refused_writes(world: &World, name: &str) -> Vec<Entry> {
 /// Waits until `find` finds something in the log: a request is logged a little after its effect can
 /// be seen.
 pub async fn logged<T>(mut find: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + MAX_WAIT;
     loop {
         if let Some(found) = find() {
             return found;

@@ -1,6 +1,6 @@
-//! Kubernetes' own HorizontalPodAutoscaler (kube-controller-manager's) on Memcached and App. What
-//! it reads as metrics comes from the resource metrics API, metrics.k8s.io, which a small server in
-//! this test plays behind the API server's aggregator: kwok's pods use nothing.
+//! Kubernetes' own HorizontalPodAutoscaler (in kube-controller-manager) with Memcached and App. A small
+//! server in this test provides the resource metrics API, metrics.k8s.io, behind the API server's aggregator,
+//! because kwok's pods use no resources.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -130,8 +130,8 @@ impl MetricsServer {
     }
 }
 
-/// An autoscaler that keeps each pod at half of the processor time that it requests, without the
-/// five minutes that one waits by default before it takes pods away.
+/// Returns an autoscaler that keeps each pod at half of its CPU request. It scales down without the default
+/// delay of five minutes.
 fn autoscaler(kind: Kind, most: i64) -> Value {
     let target = json!({"apiVersion": kind.api_version(), "kind": kind.name(), "name": "cart"});
     let half = json!({"type": "Utilization", "averageUtilization": 50});
@@ -142,7 +142,7 @@ fn autoscaler(kind: Kind, most: i64) -> Value {
     }})
 }
 
-/// The numbers of replicas that a field has had, one after the other.
+/// The successive numbers of replicas in a field.
 struct History(watch::Receiver<Vec<i64>>);
 
 impl History {
@@ -165,8 +165,8 @@ impl History {
     }
 }
 
-/// Puts an autoscaler on `cart` of this kind, and the load up to that of four pods and down to that
-/// of two. Memcacheds have at most three.
+/// Creates an autoscaler for `cart` of this kind. Raises the load to that of four pods, then lowers it to
+/// that of two. Memcacheds have at most three.
 async fn scaled_up_and_down(kind: Kind, field: &'static str, spec: Value, most: i64) {
     let name = format!("autoscaled-{}", kind.plural());
     let plane = ControlPlane::of_this_test(match kind {
@@ -185,7 +185,7 @@ async fn scaled_up_and_down(kind: Kind, field: &'static str, spec: Value, most: 
         crate::world::conditions(hpa).any(|c| c["type"] == "ScalingActive" && c["status"] == "True")
     };
     world.until(AUTOSCALER, kind.plural(), active).await;
-    // An autoscaler rounds up, each pod's share too: a little less than what two pods take.
+    // An autoscaler rounds up, also each pod's share, so the load is slightly less than that of two pods.
     for (load, replicas) in [(4 * TARGET, most), (2 * TARGET - 4, 2)] {
         metrics.load.store(load, Ordering::SeqCst);
         let scaled = |object: &Value| object["spec"][field] == replicas && is_ready(object);

@@ -7,7 +7,8 @@ use socket2::{SockFilter, SockRef};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// Passes bytes on without reading them: the TLS is the API server's own. Ends when dropped.
+/// A relay that forwards bytes without reading them, because the TLS is the API server's own. Ends when
+/// dropped.
 pub struct Wire {
     address: SocketAddr,
     /// Incremented when all existing connections become black holes.
@@ -36,8 +37,8 @@ impl Wire {
         format!("https://{}", self.address)
     }
 
-    /// From now on, nothing sent over the existing connections arrives, not even an
-    /// acknowledgement, and none of them is closed. New ones work.
+    /// From now on, nothing sent over the existing connections arrives, not even an acknowledgement, and none
+    /// of them is closed. New connections work.
     pub fn swallow(&self) {
         self.swallowed.send_modify(|times| *times += 1);
     }
@@ -62,6 +63,6 @@ async fn pass(mut near: TcpStream, api_server: String, mut swallowed: watch::Rec
     let (code, return_constant) = (0, 6);
     let nothing = [SockFilter::new(return_constant, 0, 0, code)];
     SockRef::from(&near).attach_filter(&nothing).expect("a filter needs no right");
-    // Both sockets stay open for as long as the wire does.
+    // Both sockets remain open until the wire is dropped.
     std::future::pending::<()>().await;
 }

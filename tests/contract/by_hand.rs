@@ -1,5 +1,5 @@
-//! Manual changes to a child after which the operator's own apply, which leaves what others set,
-//! would be refused: the child is restored all the same.
+//! Manual changes of an owned object that block the operator's apply, which leaves the fields of other
+//! managers. The object is restored nevertheless.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::world::{
     conditions, is_ready, memcached,
 };
 
-/// The path of a child's only container.
+/// The path of the only container of an owned object.
 const CONTAINER: &str = "/spec/template/spec/containers/0";
 
-/// A custom resource, the child that is changed, and the JSON patch that changes it.
+/// A custom resource, the owned object that is changed, and the JSON patch that changes it.
 type Case = (&'static str, Kind, Value, Kind, Value);
 
 fn replace(path: impl AsRef<str>, value: Value) -> Value {
@@ -142,7 +142,7 @@ fn of_duplicates() -> Vec<Case> {
     ]
 }
 
-/// Nodes on which a daemon runs no more, or only there.
+/// Manual restrictions of the nodes on which a daemon runs.
 fn of_nodes() -> Vec<Case> {
     let daemon = |label: Value| json!({"image": "agent:1", "label": label});
     let select = || json!([add("/spec/template/spec/nodeSelector", json!({"disk": "ssd"}))]);
@@ -173,7 +173,7 @@ async fn spoilt_and_restored(world: &World, (name, kind, spec, child, spoil): Ca
     world.until(kind, name, is_ready).await;
 }
 
-/// Removes what may stay because it does no harm.
+/// Removes foreign fields that can remain because they do no harm.
 fn without_foreign(spec: &Value) -> Value {
     let mut spec = spec.clone();
     if let Some(container) = spec.pointer_mut("/template/spec/containers/0") {
@@ -192,7 +192,7 @@ fn without_foreign(spec: &Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_changed_such_that_an_apply_would_be_refused_is_restored() {
+async fn a_manual_change_that_blocks_the_apply_is_reverted() {
     let (world, _operator) = World::with_operator_at("by-hand", "privileged").await;
     let cases = [
         of_services(),
@@ -214,8 +214,8 @@ async fn what_was_changed_such_that_an_apply_would_be_refused_is_restored() {
     });
     let failed: Vec<_> = futures::future::join_all(all).await.into_iter().flatten().collect();
     assert!(failed.is_empty(), "not restored: {failed:?}");
-    // Each one at the first try: no Event reports that the spec is invalid or contested.
-    // (Kubernetes' own controllers may warn of what was spoilt.)
+    // Each one is restored at the first attempt: no Event reports that the spec is invalid or contested.
+    // (Kubernetes' own controllers can warn about the manual change.)
     let is_ours = |event: &Value| {
         let who = event["reportingController"].as_str().unwrap_or_default();
         who.starts_with("workload-operator.example.com/")
@@ -223,14 +223,14 @@ async fn what_was_changed_such_that_an_apply_would_be_refused_is_restored() {
     let ours: Vec<_> = world.list(EVENT).await.into_iter().filter(is_ours).collect();
     assert!(!ours.is_empty(), "the operator publishes what it restores");
     for event in ours {
-        // A daemon that was sent away from nodes is not there for a moment.
+        // A daemon that was removed from nodes is not available for a moment.
         let is_true = event["reason"] == "ReplicasUnavailable";
         assert!(event["type"] == "Normal" || is_true, "{event}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_given_to_the_only_port_of_a_service_stays() {
+async fn a_manual_name_of_a_single_port_is_kept() {
     let (world, _operator) = World::with_operator_at("named-by-hand", "baseline").await;
     let spec = json!({"image": "shop:1", "replicas": 0, "ports": [{"port": 80}]});
     world.create(APP, json!({"metadata": {"name": "shop"}, "spec": spec})).await.unwrap();
@@ -248,9 +248,9 @@ async fn a_name_given_to_the_only_port_of_a_service_stays() {
     assert_eq!(ports[0]["name"], "web");
 }
 
-/// Its address would be lost.
+/// A change of the type would release its address.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_that_somebody_made_a_load_balancer_stays_one() {
+async fn a_service_changed_to_a_load_balancer_remains_one() {
     let (world, _operator) = World::with_operator_at("balanced", "baseline").await;
     let on_nodes = |port: u16| json!([{"port": 80, "nodePort": port}]);
     let spec = json!({"image": "shop:1", "replicas": 0, "ports": on_nodes(30086)});
@@ -270,7 +270,7 @@ async fn a_service_that_somebody_made_a_load_balancer_stays_one() {
         (&spec["type"], &spec["loadBalancerSourceRanges"][0]),
         (&json!("LoadBalancer"), &json!("10.0.0.0/8"))
     );
-    // Whoever takes the load balancer away leaves a node port.
+    // A client that removes the load balancer leaves a node port.
     let plain = json!([
         replace("/spec/type", json!("ClusterIP")),
         json!({"op": "remove", "path": "/spec/loadBalancerSourceRanges"}),
@@ -282,14 +282,14 @@ async fn a_service_that_somebody_made_a_load_balancer_stays_one() {
 
 /// Returns whether the Service has this port, and only this.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_that_somebody_made_lead_elsewhere_leads_to_the_pods_again() {
+async fn a_service_changed_to_an_external_name_is_restored() {
     let (world, _operator) = World::with_operator_at("led-elsewhere", "baseline").await;
     let spec = json!({"image": "shop:1", "replicas": 0, "ports": [{"port": 80}]});
     world.create(APP, json!({"metadata": {"name": "shop"}, "spec": spec})).await.unwrap();
     world.until(APP, "shop", is_ready).await;
     let elsewhere = json!({"spec": {"type": "ExternalName", "externalName": "example.com"}});
     world.patch(SERVICE, "shop", elsewhere).await.unwrap();
-    // Beside that type, the API server ignores the name.
+    // With that type, the API server ignores the name.
     let leads_to_pods = |service: &Value| {
         service["spec"]["type"] == "ClusterIP" && service["spec"]["clusterIP"].is_string()
     };
@@ -305,7 +305,7 @@ fn has_port(port: u16) -> impl Fn(&Value) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_serves_as_before_while_the_wanted_one_is_refused() {
+async fn a_refused_service_update_leaves_the_service_working() {
     let (world, _operator) = World::with_operator_at("refused-ports", "baseline").await;
     let edit = async |ports: Value| {
         world.patch(APP, "shop", json!({"spec": {"ports": ports}})).await.unwrap();
@@ -323,7 +323,7 @@ async fn a_service_serves_as_before_while_the_wanted_one_is_refused() {
     refused(9090).await;
     edit(json!([{"port": 9090, "targetPort": 80}])).await;
     world.until(SERVICE, "shop", has_port(9090)).await;
-    // The same after the operator had to give the only port back its number.
+    // The same after the operator had to restore the number of the only port.
     let moved = json!([replace("/spec/ports/0/port", json!(7070))]).to_string();
     world.kubectl(&["patch", "services/shop", "--type=json", "-p", &moved]).unwrap();
     world.until(SERVICE, "shop", has_port(9090)).await;
@@ -335,7 +335,7 @@ async fn a_service_serves_as_before_while_the_wanted_one_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_somebody_set_beside_what_is_wanted_no_more_does_not_hold_that_up() {
+async fn manual_additions_do_not_block_the_removal_of_unwanted_fields() {
     let (world, _operator) = World::with_operator_at("beside-the-former", "baseline").await;
     let limits = json!({"example.com/gpu": "2"});
     let spec = json!({"image": "shop:1", "replicas": 0, "resources": {"limits": limits}});
@@ -353,9 +353,9 @@ async fn what_somebody_set_beside_what_is_wanted_no_more_does_not_hold_that_up()
     world.until(APP, "shop", is_ready).await;
 }
 
-/// The causes of a refusal name containers by an index of an object that only the API server has seen.
+/// The causes of a refusal identify containers by their index in an object that only the API server has seen.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refused_change_of_one_container_leaves_another_as_it_is_until_it_goes() {
+async fn a_refused_change_of_one_container_leaves_the_other_unchanged() {
     let (world, _operator) = World::with_operator_at("two-containers", "baseline").await;
     let spec = json!({"size": 0, "exporter": {}});
     world.create(MEMCACHED, json!({"metadata": {"name": "shop"}, "spec": spec})).await.unwrap();
@@ -375,14 +375,14 @@ async fn a_refused_change_of_one_container_leaves_another_as_it_is_until_it_goes
     let exporter = deployment.pointer(kept).unwrap();
     assert_eq!(exporter["terminationMessagePolicy"], "FallbackToLogsOnError");
     assert_eq!(exporter["livenessProbe"]["exec"]["command"], json!(["true"]));
-    // What others have set in it does not hold it up.
+    // Fields of other managers in the container do not block its removal.
     world.patch(MEMCACHED, "shop", json!({"spec": {"exporter": null}})).await.unwrap();
     world.until(DEPLOYMENT, "shop", |it| it.pointer(kept).is_none()).await;
     world.until(MEMCACHED, "shop", is_ready).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_child_holds_up_the_foreground_deletion_of_its_owner_again() {
+async fn block_owner_deletion_is_restored() {
     let (world, _operator) = World::with_operator_at("blocks-owner", "baseline").await;
     world.create(APP, json!({"metadata": {"name": "shop"}, "spec": {"image": "a"}})).await.unwrap();
     world.until(APP, "shop", is_ready).await;
@@ -396,7 +396,7 @@ async fn a_child_holds_up_the_foreground_deletion_of_its_owner_again() {
 
 /// An apply leaves a field to its other owners.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_wanted_no_more_goes_although_others_own_it_too_or_nobody_does() {
+async fn unwanted_fields_are_removed_despite_other_or_missing_owners() {
     let (world, _operator) = World::with_operator_at("co-owned", "baseline").await;
     let envs = json!([{"name": "DEBUG", "value": "1"}, {"name": "REGION", "value": "north"}]);
     let spec = json!({"image": "ui:1", "replicas": 1, "envs": envs,
@@ -409,7 +409,7 @@ async fn what_is_wanted_no_more_goes_although_others_own_it_too_or_nobody_does()
     let ledger = json!({"metadata": {"name": "ledger"}, "spec": {"size": 1, "exporter": {}}});
     world.create(MEMCACHED, ledger).await.unwrap();
     world.until(MEMCACHED, "ledger", is_ready).await;
-    // Of nobody else, so it stays when the operator's own variables go.
+    // This variable has no other owner, so it remains when the operator's own variables are removed.
     let own = ["set", "env", "deployment/own-ui", "FOO=1"];
     let one = json!({"image": "ui:1", "replicas": 0, "envs": [{"name": "A", "value": "1"}]});
     world.create(APP, json!({"metadata": {"name": "own-ui"}, "spec": one})).await.unwrap();
@@ -422,7 +422,7 @@ async fn what_is_wanted_no_more_goes_although_others_own_it_too_or_nobody_does()
     };
     world.until(DEPLOYMENT, "own-ui", has_foo).await;
     for child in ["deployment/shared-ui", "service/shared-ui", "deployment/ledger"] {
-        taken_into_git(&world, child);
+        applied_by_gitops(&world, child);
     }
     for child in ["deployment/cleared-ui", "service/cleared-ui"] {
         let clear = json!({"metadata": {"managedFields": [{}]}}).to_string();
@@ -447,8 +447,8 @@ async fn what_is_wanted_no_more_goes_although_others_own_it_too_or_nobody_does()
     world.until(MEMCACHED, "ledger", is_ready).await;
 }
 
-/// Applies an object as it is, as another manager.
-fn taken_into_git(world: &World, child: &str) {
+/// Applies an object unchanged, as another manager.
+fn applied_by_gitops(world: &World, child: &str) {
     let object = world.kubectl(&["get", child, "-o", "json"]).unwrap();
     let mut object: Value = serde_json::from_str(&object).unwrap();
     object["metadata"].as_object_mut().unwrap().retain(|field, _| field == "name");
@@ -459,14 +459,14 @@ fn taken_into_git(world: &World, child: &str) {
     world.kubectl(&[&apply[..], &[file.path().to_str().unwrap()]].concat()).unwrap();
 }
 
-/// Two operators that do not know of each other and are configured with different images: no field
-/// is changed by hand, and yet each undoes what the other did, and says something different.
+/// Two operators with different images that do not know of each other. No field is changed manually, but each
+/// reverts the other's changes and reports something different.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes: cargo test --test contract -- --ignored"]
-async fn two_operators_with_different_settings_do_not_race() {
-    // Each of them restores the Deployment and the status five times, and occasionally writes one
-    // before either has reported that the spec is carried out. The status follows the rollouts,
-    // too. Without a limit there would be hundreds of writes.
+async fn two_operators_with_different_settings_limit_their_writes() {
+    // Each of them restores the Deployment and the status five times, and occasionally writes one before
+    // either has reported that the spec is applied. The status also follows the rollouts. Without a limit,
+    // there would be hundreds of writes.
     const MOST_A_MINUTE: usize = 50;
     let world = World::new("two-settings", "restricted").await;
     let mut operators = Vec::new();
@@ -489,7 +489,7 @@ async fn two_operators_with_different_settings_do_not_race() {
         let count = most_in_a_minute(&writes);
         assert!(count <= MOST_A_MINUTE, "{count} writes in a minute");
     }
-    // Each trouble is published when it begins, not whenever the other denies it.
+    // Each problem is published when it begins, not whenever the other operator resolves it.
     for event in world.list(EVENT).await {
         let count = event["series"]["count"].as_i64().unwrap_or(1);
         assert!(event["reason"] != "Contested" || count <= 5, "{event}");

@@ -20,11 +20,11 @@ enum Version {
 }
 
 impl Cgroup {
-    /// A process in it that wants more than `memory` bytes is killed, and one that wants more than
-    /// `percent` of a processor waits.
+    /// Creates a cgroup. A process in it that needs more than `memory` bytes is killed. One that needs more
+    /// than `percent` of a processor is throttled.
     ///
     /// # Errors
-    /// If no cgroup can be created: it takes root and a writable hierarchy.
+    /// If no cgroup can be created: this requires root and a writable hierarchy.
     pub fn new(memory: u64, percent: u64) -> io::Result<Cgroup> {
         let unified = Path::new(ROOT).join("cgroup.controllers").exists();
         let version = if unified { Version::Two } else { Version::One };
@@ -64,7 +64,7 @@ impl Cgroup {
         fs::write(self.folder(hierarchy).join(file), value)
     }
 
-    /// A process that writes its ID into these files joins the cgroup.
+    /// Returns the files by which a process joins the cgroup: it writes its ID into them.
     pub fn doors(&self) -> Vec<PathBuf> {
         self.folders().into_iter().map(|folder| folder.join("cgroup.procs")).collect()
     }

@@ -1,4 +1,4 @@
-//! `check` names what is wrong and nothing else: one fault for each ID.
+//! `check` names the fault and nothing else: one fault for each ID.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -44,15 +44,15 @@ impl Cluster {
         Cluster { plane, operator, system }
     }
 
-    /// The IDs of what is neither `ok` nor skipped, and the exit code; as an administrator, or as
-    /// the operator itself.
+    /// Returns the IDs of checks that are neither `ok` nor skipped, and the exit code; as an administrator,
+    /// or as the operator itself.
     fn trips(&self, as_operator: bool) -> (BTreeSet<String>, i32) {
         let kubeconfig = if as_operator { &self.operator } else { self.plane.kubeconfig() };
         let (findings, code) = check(kubeconfig, &[]);
         (wrong(&findings), code)
     }
 
-    /// Waits until exactly these IDs trip: admission learns of policies a little later.
+    /// Waits until exactly these IDs fail, because admission notices policies with a delay.
     pub async fn until_trips(&self, as_operator: bool, expected: &[&str], code: i32) {
         let expected = (expected.iter().map(|id| (*id).to_owned()).collect(), code);
         let mut last = Default::default();
@@ -100,7 +100,7 @@ impl Cluster {
         self.plane.kubectl(&["apply", "--server-side", "--force-conflicts", "-f", path]);
     }
 
-    /// `expected` trips while `object` exists, and nothing once it is gone.
+    /// Asserts that `expected` fails while `object` exists, and that nothing fails after its deletion.
     async fn with(&self, object: Value, kind: &str, as_operator: bool, expected: &str, code: i32) {
         self.apply(&object);
         self.until_trips(as_operator, &[expected], code).await;
@@ -108,7 +108,8 @@ impl Cluster {
         self.until_trips(as_operator, &[], 0).await;
     }
 
-    /// The ID in `trip` trips while a merge patch is applied to an object, and nothing afterwards.
+    /// Asserts that the ID in `trip` fails while a merge patch is applied to an object, and that nothing
+    /// fails afterwards.
     async fn patched(&self, what: &[&str], patch: Value, back: Value, trip: (bool, &str, i32)) {
         let (as_operator, expected, code) = trip;
         let apply = |patch: &Value| {
@@ -125,7 +126,7 @@ impl Cluster {
     }
 }
 
-/// The IDs of what is neither `ok` nor skipped.
+/// Returns the IDs of checks that are neither `ok` nor skipped.
 fn wrong(findings: &Value) -> BTreeSet<String> {
     let all = findings["checks"].as_array().unwrap().iter();
     let wrong = all.filter(|one| !["ok", "skip"].contains(&one["result"].as_str().unwrap()));
@@ -146,7 +147,7 @@ fn check(kubeconfig: &std::path::Path, arguments: &[&str]) -> (Value, i32) {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_k001_and_exit_code_2() {
+fn an_unreachable_server_is_k001_and_exit_code_2() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let text = "apiVersion: v1\nkind: Config\ncurrent-context: a\nusers: [{name: u, user: {}}]\n\
         clusters: [{name: a, cluster: {server: 'http://127.0.0.1:1'}}]\n\
@@ -174,7 +175,7 @@ async fn an_empty_namespace_means_all_as_it_does_for_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_fault_trips_its_own_check_and_no_other() {
+async fn each_fault_fails_its_own_check_and_no_other() {
     let cluster = Cluster::start().await;
     cluster.until_trips(false, &[], 0).await;
     cluster.until_trips(true, &[], 0).await;
@@ -187,7 +188,7 @@ async fn each_fault_trips_its_own_check_and_no_other() {
     definitions(&cluster).await;
 }
 
-/// With --wait it asks until nothing fails, says meanwhile what does, and then exits with 0.
+/// With --wait, it repeats the checks until none fails, reports the failures meanwhile, and exits with 0.
 async fn waiting(cluster: &Cluster) {
     let lease = ["patch", "lease", "workload-operator", "-n", SYSTEM, "--type=merge", "-p"];
     let lasts = |seconds: i64| {
@@ -234,7 +235,7 @@ async fn old_version(cluster: &Cluster) {
     let version = Fault::Says(r#"{"major": "1", "minor": "29", "gitVersion": "v1.29.15"}"#);
     proxy.inject(version, usize::MAX, |call| call.object == "version");
     assert_eq!(through(), (BTreeSet::from(["K002".to_owned()]), 1));
-    // A question that got no answer is neither ok nor a failure.
+    // A request without a response is neither ok nor a failure.
     proxy.inject(Fault::Answer(503, None), usize::MAX, |call| {
         call.object == "selfsubjectaccessreviews"
     });
@@ -252,7 +253,7 @@ async fn surroundings(cluster: &Cluster) {
         let id = if policy == "generic-daemon" { "D003" } else { "D004" };
         cluster.patched(&binding, actions("Audit"), actions("Deny"), (false, id, 1)).await;
     }
-    // A guard of another account is off, and the hint says for which account it should be.
+    // The policy of another account has no effect, and the hint names the required account.
     let account = |namespace: &str| {
         let name = format!("system:serviceaccount:{namespace}:workload-operator:");
         let expression = format!("request.userInfo.username + ':' == '{name}'");
@@ -288,7 +289,7 @@ async fn rights(cluster: &Cluster) {
         "resources": ["subjectaccessreviews"], "verbs": ["create"]}]);
     let (one, both) = (json!({"rules": [review[0]]}), json!({"rules": review}));
     cluster.patched(&asks, one, both, (true, "R003", 1)).await;
-    // One that serves a single namespace, and can write children everywhere.
+    // An operator that serves a single namespace, and can write owned objects everywhere.
     let served = ["set", "env", "deployment/workload-operator", "-n", SYSTEM];
     cluster.plane.kubectl(&[&served[..], &["WATCH_NAMESPACE=shop"]].concat());
     cluster.until_trips(true, &["R002"], 1).await;
@@ -340,7 +341,7 @@ async fn installation(cluster: &Cluster) {
     assert_eq!(there(&elsewhere).1, 0);
     let (findings, code) = there(&["--operator-namespace=default", "--wait=1s"]);
     assert!(wrong(&findings).contains("P001") && code == 1, "{findings}");
-    // A Helm release of another name is found by its label.
+    // A Helm release with another name is found by its label.
     let json = cluster.plane.kubectl(&[
         "get",
         "deployment",
@@ -358,7 +359,7 @@ async fn installation(cluster: &Cluster) {
     let (findings, _) = there(&elsewhere);
     let found = findings.to_string().contains("Deployment release-operator is scaled to 0");
     assert!(found, "{findings}");
-    // It is the only one with the label in the cluster that could be meant; its policies are not there.
+    // It is the only Deployment with the label in the cluster. Its policies do not exist.
     let (findings, code) = there(&["--operator-name=release-operator"]);
     assert!(wrong(&findings).contains("D004") && code == 1, "{findings}");
     cluster.plane.kubectl(&["delete", "deployment", "release-operator", "-n", "default"]);
@@ -379,7 +380,7 @@ async fn definitions(cluster: &Cluster) {
     cluster
         .patched(&crd, columns(json!(["gdx"])), columns(json!(["gd"])), (false, "C002", 1))
         .await;
-    // An administrator may raise the size of Memcacheds, to 8 at most.
+    // An administrator can raise the size of Memcacheds to at most 8.
     let bound = |most: u8| {
         let path =
             "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/size/maximum";
@@ -399,7 +400,7 @@ async fn definitions(cluster: &Cluster) {
             "names": {"plural": "mailcarriers", "kind": "MailCarrier", "shortNames": ["mc"]},
             "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}]}});
     cluster.with(other, "crd", false, "C003", 0).await;
-    // An extension server that does not answer, as metrics-server in the first minutes of a cluster.
+    // An extension server that does not respond, like metrics-server in the first minutes of a cluster.
     let down = json!({"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
         "metadata": {"name": "v1.down.example.com"},
         "spec": {"group": "down.example.com", "version": "v1", "insecureSkipTLSVerify": true,

@@ -1,4 +1,4 @@
-//! `testing::Cluster` ends in the same statuses as Kubernetes' own controllers.
+//! `testing::Cluster` produces the same statuses as Kubernetes' own controllers.
 
 use controller_machinery::testing::{Cluster, Id, Server, condition};
 use serde_json::{Value, json};
@@ -60,10 +60,10 @@ impl Both {
     }
 }
 
-/// What the model leaves out of a Job's status.
+/// Fields of a Job's status that the model leaves out.
 const NOT_OF_JOBS: [&str; 3] = ["ready", "terminating", "uncountedTerminatedPods"];
 
-/// The status without times, hashes and what is not modelled.
+/// Returns the status without times, hashes and parts that the model lacks.
 fn comparable(object: &Value) -> Value {
     let name = object["metadata"]["name"].as_str().unwrap();
     let mut status = object["status"].clone();
@@ -101,7 +101,7 @@ fn workload(name: &str, mut spec: Value) -> Value {
     json!({"metadata": {"name": name}, "spec": spec})
 }
 
-/// As many pods as are wanted, all of the newest template and available.
+/// Returns whether all desired pods have the newest template and are available.
 fn complete(deployment: &Value) -> bool {
     let (status, wanted) = (&deployment["status"], deployment["spec"]["replicas"].as_i64());
     ["replicas", "updatedReplicas", "availableReplicas"]
@@ -121,7 +121,7 @@ fn image(image: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_simulated_job_ends_like_a_real_one() {
+async fn a_simulated_job_has_the_status_of_a_real_one() {
     let both = Both::start("model-job").await;
     let mut template = template("batch", "one");
     template["spec"]["restartPolicy"] = json!("Never");
@@ -140,7 +140,7 @@ async fn a_simulated_job_ends_like_a_real_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_simulated_deployment_ends_like_a_real_one() {
+async fn a_simulated_deployment_has_the_status_of_a_real_one() {
     let both = Both::start("model-deployment").await;
     both.create(DEPLOYMENT, workload("web", json!({"replicas": 3}))).await;
     both.same(DEPLOYMENT, "web", complete).await;
@@ -165,7 +165,7 @@ async fn a_simulated_deployment_ends_like_a_real_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_simulated_rollout_that_is_stuck_is_late_like_a_real_one() {
+async fn a_stuck_simulated_rollout_exceeds_its_deadline_like_a_real_one() {
     let both = Both::start("model-late").await;
     both.create(DEPLOYMENT, workload("web", json!({"replicas": 4, "progressDeadlineSeconds": 5})))
         .await;
@@ -179,7 +179,7 @@ async fn a_simulated_rollout_that_is_stuck_is_late_like_a_real_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_simulated_daemon_set_ends_like_a_real_one() {
+async fn a_simulated_daemon_set_has_the_status_of_a_real_one() {
     // Taints would disturb other tests.
     let plane = ControlPlane::of_this_test(|| ControlPlane::private("model-daemon")).await;
     let both = Both::with(World::on(plane, "model-daemon", "baseline").await).await;
@@ -214,7 +214,7 @@ async fn a_simulated_daemon_set_ends_like_a_real_one() {
             set["status"]["numberMisscheduled"] == count && set["status"]["numberReady"] == 1
         }
     };
-    // Kubernetes counts anew only when something else changes.
+    // Kubernetes counts again only when something else changes.
     both.patch(NODE, node, taint("NoSchedule")).await;
     crate::nodes::count_again(&both.world).await;
     both.same(DAEMON_SET, "agent", misplaced(1)).await;

@@ -13,7 +13,7 @@ fn completions(shell: &str) -> String {
 }
 
 #[test]
-fn every_shell_has_completions_that_know_commands_and_flags_and_bash_can_read_its_own() {
+fn every_shell_has_completions_of_commands_and_flags() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = completions(shell);
         for word in ["check", "status", "manifests", "leader-elect", "operator-namespace", "wait"] {
@@ -34,7 +34,7 @@ fn every_shell_has_completions_that_know_commands_and_flags_and_bash_can_read_it
 
 #[test]
 fn bash_completes_a_command_a_flag_and_a_kind() {
-    // The steps of bash after somebody presses Tab.
+    // The steps of bash after a user presses Tab.
     let script = r#"
         source /dev/stdin
         [[ $(complete -p workload-operator) =~ -F\ ([^ ]+) ]] && complete=${BASH_REMATCH[1]}
@@ -57,7 +57,7 @@ fn bash_completes_a_command_a_flag_and_a_kind() {
 }
 
 #[test]
-fn a_variable_that_is_empty_counts_as_not_set() {
+fn an_empty_variable_counts_as_unset() {
     let names = [
         "METRICS_SECURE",
         "WORKERS",
@@ -83,7 +83,7 @@ fn a_variable_that_is_empty_counts_as_not_set() {
 
 #[cfg(not(feature = "otel"))]
 #[test]
-fn whoever_asks_a_build_without_spans_for_spans_is_told() {
+fn a_build_without_spans_reports_that_spans_are_requested() {
     let output = Command::new(env!("CARGO_BIN_EXE_workload-operator"))
         .args(["--kubeconfig", "/there/is/none"])
         .env("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318")

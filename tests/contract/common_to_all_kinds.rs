@@ -10,10 +10,10 @@ use crate::world::{
 /// A custom resource of one kind.
 struct Sample {
     kind: Kind,
-    /// Each has its own: a Memcached and an App of the same name would ask for the same children.
+    /// Different for each kind: a Memcached and an App of the same name would need the same owned objects.
     name: &'static str,
     object: Value,
-    /// The child that has its pods.
+    /// The owned object that has its pods.
     child: Kind,
 }
 
@@ -66,9 +66,9 @@ async fn a_reconcile_that_finds_nothing_to_change_writes_nothing() {
         world.until(kind, name, is_ready).await;
     }
     drop(operator);
-    // By time, since the API server logs a write a little after it can be seen.
+    // Selected by time, because the API server logs a write after it becomes visible.
     let restarted = jiff::Timestamp::now();
-    // A new operator looks at every object once.
+    // A new operator reconciles every object once.
     let operator = world.start_operator().await;
     // An annotation on each object triggers one more reconcile over it.
     for Sample { kind, name, .. } in one_of_each() {
@@ -90,7 +90,7 @@ async fn a_reconcile_that_finds_nothing_to_change_writes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn printer_columns_show_what_a_person_asks_first() {
+async fn printer_columns_show_the_essential_state() {
     let (world, _operator) = World::with_operator_at("columns", "baseline").await;
     for Sample { kind, name, object, .. } in one_of_each() {
         world.create(kind, object).await.unwrap();
@@ -150,7 +150,7 @@ async fn kubectl_prints_what_the_documentation_shows() {
     for block in text.split("```console\n$ kubectl ").skip(1) {
         let (command, rest) = block.split_once('\n').unwrap();
         let (shown, _) = rest.split_once("```").unwrap();
-        let words: Vec<String> = words_of(command);
+        let words: Vec<String> = arguments_of(command);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let printed = world.kubectl(&words).unwrap_or_else(|refused| refused);
         for line in lines(shown) {
@@ -170,8 +170,8 @@ fn with_name(mut object: Value, name: &str) -> Value {
     object
 }
 
-/// The arguments of a command, in which single quotes hold words together.
-fn words_of(command: &str) -> Vec<String> {
+/// Returns the arguments of a command. Single quotes group words.
+fn arguments_of(command: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut quoted = false;
     for letter in command.chars() {

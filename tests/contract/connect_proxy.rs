@@ -23,10 +23,10 @@ const SERVER: &str = "kubernetes.default.svc:6443";
 /// `user:p@ss`
 const CREDENTIALS: &str = "Basic dXNlcjpwQHNz";
 
-/// A proxy that knows CONNECT only. Ends when dropped.
+/// A proxy that supports only CONNECT. Ends when dropped.
 struct ConnectProxy {
     port: u16,
-    /// Targets that it was asked to connect to, with the answer's code.
+    /// Targets of its requests, with the response's code.
     asked: Arc<Mutex<Vec<(String, u16)>>>,
     task: tokio::task::JoinHandle<()>,
 }
@@ -113,7 +113,7 @@ async fn tunnel(
     drop(tokio::io::copy_bidirectional(&mut near, &mut far).await);
 }
 
-/// Makes a kubeconfig lead to [`SERVER`], by way of this `proxy-url`; returns where it is.
+/// Makes a kubeconfig point to [`SERVER`], through this `proxy-url`. Returns its path.
 fn lead(file: PathBuf, proxy_url: Option<&str>) -> PathBuf {
     let text = std::fs::read_to_string(&file).unwrap();
     let mut config: Value = serde_yaml_ng::from_str(&text).unwrap();
@@ -143,7 +143,7 @@ impl Kubeconfigs {
     }
 }
 
-/// Runs `run`, `check` and `status` in this environment and asserts that each does its work.
+/// Runs `run`, `check` and `status` in this environment and asserts that each works.
 async fn all_commands_work(
     world: &World,
     files: &Kubeconfigs,
@@ -158,14 +158,14 @@ async fn all_commands_work(
     world.until(MEMCACHED, name, is_ready).await;
     operator.assert_alive();
     let arguments = ["status", "memcached", name, "-n", &world.namespace];
-    let status = said(&files.admin, &arguments, environment).await;
+    let status = output(&files.admin, &arguments, environment).await;
     assert!(status.contains("Ready"), "{status}");
-    let check = said(&files.admin, &["check"], environment).await;
+    let check = output(&files.admin, &["check"], environment).await;
     assert!(check.lines().any(|line| line.contains("K001") && line.contains("ok")), "{check}");
 }
 
-/// All that a command prints.
-async fn said(kubeconfig: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> String {
+/// Returns the entire output of a command.
+async fn output(kubeconfig: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> String {
     let binary = command(kubeconfig, &[], &[]).as_std().get_program().to_owned();
     let output = tokio::process::Command::new(binary)
         .args(arguments)
@@ -181,7 +181,7 @@ async fn said(kubeconfig: &Path, arguments: &[&str], environment: &[(&str, &str)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_command_works_through_a_proxy_with_credentials_with_and_without_tls() {
+async fn every_command_works_through_an_authenticating_proxy() {
     let world = World::new("connect-proxy", "restricted").await;
     let files = Kubeconfigs::of(&world, None).await;
     for (tls, scheme) in [(false, "http"), (true, "https")] {
@@ -196,7 +196,7 @@ async fn every_command_works_through_a_proxy_with_credentials_with_and_without_t
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_proxy_of_the_kubeconfig_wins() {
+async fn the_proxy_of_the_kubeconfig_takes_precedence() {
     let world = World::new("proxy-url", "restricted").await;
     let proxy = ConnectProxy::start(&world, false).await;
     let url = format!("http://user:p%40ss@127.0.0.1:{}", proxy.port);
@@ -207,12 +207,12 @@ async fn the_proxy_of_the_kubeconfig_wins() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_proxy_in_the_way_is_named_with_its_variable() {
+async fn a_failing_proxy_is_named_with_its_variable() {
     let world = World::new("bad-proxy", "restricted").await;
     let proxy = ConnectProxy::start(&world, false).await;
     let url = format!("http://user:hunter2@127.0.0.1:{}", proxy.port);
     let files = Kubeconfigs::of(&world, None).await;
-    let check = said(&files.admin, &["check"], &[("https_proxy", &url)]).await;
+    let check = output(&files.admin, &["check"], &[("https_proxy", &url)]).await;
     assert!(check.contains("proxy authorization required"), "{check}");
     assert!(check.contains(&format!("http://127.0.0.1:{} (https_proxy)", proxy.port)), "{check}");
     assert!(!check.contains("hunter2"), "{check}");
@@ -220,18 +220,18 @@ async fn a_proxy_in_the_way_is_named_with_its_variable() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_no_proxy_excludes_is_reached_directly_and_nothing_else() {
+async fn only_hosts_in_no_proxy_are_reached_directly() {
     let world = World::new("no-proxy", "restricted").await;
     let proxy = ConnectProxy::start(&world, false).await;
     let url = format!("http://user:p%40ss@127.0.0.1:{}", proxy.port);
     let works = |check: &str| check.lines().any(|l| l.contains("K001") && l.contains("ok"));
     let file = world.plane().kubeconfig();
     let environment = [("HTTPS_PROXY", &*url), ("NO_PROXY", "localhost,127.0.0.0/8")];
-    let check = said(file, &["check"], &environment).await;
+    let check = output(file, &["check"], &environment).await;
     assert!(works(&check), "{check}");
     assert_eq!(proxy.asked(), []);
     let environment = [("HTTPS_PROXY", &*url), ("NO_PROXY", "localhost,10.0.0.0/8")];
-    let check = said(file, &["check"], &environment).await;
+    let check = output(file, &["check"], &environment).await;
     assert!(works(&check), "{check}");
     assert_eq!(proxy.asked().first(), Some(&(world.plane().address(), 200)));
 }

@@ -41,7 +41,7 @@ fn lists(proxy: &Proxy, resource: &str) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_whose_packets_vanish_is_found_and_replaced_within_45_seconds() {
+async fn a_dead_connection_is_replaced_within_45_seconds() {
     let world = World::new("black-hole", "restricted").await;
     let wire = Wire::to(world.plane().address()).await;
     let mut operator = world.start_operator_through(&wire.url()).await;
@@ -56,13 +56,13 @@ async fn a_connection_whose_packets_vanish_is_found_and_replaced_within_45_secon
     let took = swallowed.elapsed();
     println!("a dead connection was found, and what it hid made good, after {took:?}");
     assert!(took < FOUND, "{took:?}");
-    // Keepalive starts after 15 s without a packet: anything faster was not due to this fault.
+    // Keepalive starts after 15 s without a packet. A faster detection had another cause.
     assert!(took > Duration::from_secs(10), "the fault was not there: {took:?}");
     operator.assert_alive();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_create_whose_answer_is_lost_is_not_made_twice() {
+async fn a_create_with_a_lost_response_is_not_repeated() {
     let (world, proxy, mut operator) = proxied("answer-lost").await;
     let audit = Audit::from_now(&world);
     let objects = ["deployments/cart", "services/cart", "memcacheds/cart/status"];
@@ -83,7 +83,7 @@ async fn a_create_whose_answer_is_lost_is_not_made_twice() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_api_server_that_answers_errors_for_a_while_is_asked_again_until_it_does_not() {
+async fn failed_requests_are_retried_until_the_api_server_recovers() {
     let (world, proxy, mut operator) = proxied("errors").await;
     let audit = Audit::from_now(&world);
     world.create(MEMCACHED, memcached("old", 1)).await.unwrap();
@@ -108,7 +108,7 @@ async fn an_api_server_that_answers_errors_for_a_while_is_asked_again_until_it_d
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn told_to_come_again_later_it_does_and_others_do_not_wait() {
+async fn retry_after_delays_only_the_affected_object() {
     let (world, proxy, _operator) = proxied("retry-after").await;
     let wanted = Duration::from_secs(4);
     let retry_after = Fault::Answer(429, Some(4));
@@ -135,14 +135,14 @@ async fn told_to_come_again_later_it_does_and_others_do_not_wait() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_child_deleted_while_its_watch_was_expiring_is_restored() {
+async fn an_object_deleted_during_an_expired_watch_is_restored() {
     tokio::join!(
         restored_after("expired-in-stream", Fault::Expired),
         restored_after("expired-at-once", Fault::Answer(410, None)),
     );
 }
 
-/// The watch breaks, the child is deleted meanwhile, and resuming is answered with `fault`.
+/// The watch breaks, the owned object is deleted meanwhile, and the resumed watch gets `fault`.
 async fn restored_after(name: &str, fault: Fault) {
     let (world, proxy, mut operator) = proxied(name).await;
     world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
@@ -161,7 +161,7 @@ async fn restored_after(name: &str, fault: Fault) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_watch_that_breaks_goes_on_where_it_was_without_a_list() {
+async fn a_broken_watch_resumes_without_a_list() {
     let (world, proxy, _operator) = proxied("cut").await;
     world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
     world.until(MEMCACHED, "cart", is_ready).await;
@@ -176,7 +176,7 @@ async fn a_watch_that_breaks_goes_on_where_it_was_without_a_list() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_without_an_answer_ends_at_its_deadline_and_others_do_not_wait() {
+async fn a_call_without_a_response_ends_at_its_deadline() {
     let world = World::new("slow", "restricted").await;
     let proxy = Proxy::start(world.plane()).await;
     let file = world.kubeconfig_through(&proxy.url()).await;
@@ -200,10 +200,10 @@ async fn a_call_without_an_answer_ends_at_its_deadline_and_others_do_not_wait() 
     assert_eq!(creates(&audit, &world, "deployments"), 2);
 }
 
-/// An API server with too much to do queues a request, and reads a whole list before it sends the
-/// first byte. A list that is given up costs its place in the queue and its TLS connection.
+/// A busy API server queues a request, and reads a complete list before it sends the first byte. A list that
+/// times out loses its place in the queue and its TLS connection.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_may_be_queued_for_longer_than_a_call_may_take() {
+async fn a_queued_list_has_a_longer_deadline_than_a_call() {
     let world = World::new("queued", "restricted").await;
     let proxy = Proxy::start(world.plane()).await;
     // A server without streaming lists.
@@ -221,9 +221,9 @@ async fn a_list_may_be_queued_for_longer_than_a_call_may_take() {
     }
 }
 
-/// A proxy that ends every watch, or passes on nothing of an answer before it is complete, may pass on lists.
+/// A proxy that ends every watch, or buffers a response until it is complete, can forward lists.
 #[tokio::test(flavor = "multi_thread")]
-async fn where_no_watch_delivers_anything_it_lists_now_and_then() {
+async fn without_working_watches_the_operator_lists_periodically() {
     let ends_at_once = Fault::Says("");
     let is_held_back = Fault::Delay(Duration::from_secs(3));
     tokio::join!(
@@ -247,12 +247,12 @@ async fn works_without_watches(name: &str, fault: Fault) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_child_is_not_made_anew_for_an_owner_whose_deletion_is_not_seen_yet() {
+async fn no_object_is_recreated_for_an_owner_that_was_deleted_unseen() {
     let spec = json!({"image": "a:1", "label": "logs"});
     tokio::join!(
         deleted_unseen("unseen-daemon", GENERIC_DAEMON, spec, DAEMON_SET, "Background", 404),
         deleted_unseen("unseen-app", APP, json!({"image": "a:1"}), DEPLOYMENT, "Background", 404),
-        // The finalizer keeps the object, but not its children if they are to go first.
+        // The finalizer keeps the object, but not its owned objects in a foreground deletion.
         deleted_unseen(
             "unseen-memcached",
             MEMCACHED,
@@ -264,7 +264,8 @@ async fn a_child_is_not_made_anew_for_an_owner_whose_deletion_is_not_seen_yet() 
     );
 }
 
-/// The owner is deleted and the garbage collector follows; only the latter is seen.
+/// The owner is deleted, and then the garbage collector deletes its object. The operator sees only the second
+/// deletion.
 async fn deleted_unseen(
     name: &str,
     kind: Kind,
@@ -290,10 +291,10 @@ async fn deleted_unseen(
     operator.assert_alive();
 }
 
-/// Incomplete data counts for nothing: no partial view is acted on, and nothing is taken for an
-/// answer that was none.
+/// Incomplete data is ignored: the operator does not act on a partial cache, and does not accept an invalid
+/// response.
 #[tokio::test(flavor = "multi_thread")]
-async fn answers_that_are_garbage_break_off_or_drip_harm_nothing() {
+async fn malformed_truncated_and_slow_responses_are_handled() {
     let world = World::new("broken-answers", "baseline").await;
     let audit = Audit::from_now(&world);
     let proxy = Proxy::start(world.plane()).await;
@@ -306,8 +307,8 @@ async fn answers_that_are_garbage_break_off_or_drip_harm_nothing() {
     let first = |resource: &'static str, fault| {
         proxy.inject(fault, 1, move |call| call.lists && call.object == resource);
     };
-    // Cut off in the middle of the first object, an answer that no API server gives, a malformed
-    // event, and an answer in drips of 7 bytes.
+    // A response that breaks off in the first object, a response that no API server sends, a malformed event,
+    // and a response in pieces of 7 bytes.
     first("memcacheds", Fault::CutAfter(300));
     first("deployments", Fault::Says("<html>Bad Gateway</html>\n"));
     first(

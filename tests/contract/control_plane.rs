@@ -16,18 +16,18 @@ pub struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// The one that the tests of this run share.
+    /// Returns the one that the tests of this run share.
     pub fn shared() -> &'static ControlPlane {
         static SHARED: OnceLock<ControlPlane> = OnceLock::new();
         SHARED.get_or_init(|| ControlPlane::empty("shared", &[]).with_manifests())
     }
 
-    /// A separate one, for a test that breaks it or counts everything on it.
+    /// Returns a separate one, for a test that breaks it or counts everything on it.
     pub fn private(name: &str) -> ControlPlane {
         ControlPlane::empty(name, &[]).with_manifests()
     }
 
-    /// Like [`ControlPlane::private`], with nothing of the operator in it.
+    /// Like [`ControlPlane::private`], without any object of the operator.
     pub fn bare(name: &str) -> ControlPlane {
         ControlPlane::empty(name, &[])
     }
@@ -51,7 +51,7 @@ impl ControlPlane {
         String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
     }
 
-    /// Returns whether the servers of this version are built; reports what is not checked if they are not.
+    /// Returns whether the servers of this version are built, and reports the skipped tests if they are not.
     /// A build takes minutes, and `cargo test` builds the newest version only.
     pub fn is_built(version: &str, unchecked: &str) -> bool {
         let mut which = Command::new("hack/controlplane.sh");
@@ -68,13 +68,13 @@ impl ControlPlane {
         }
     }
 
-    /// Starts one for the test that calls this; it is stopped when that test ends.
+    /// Starts one for the calling test. It is stopped when the test ends.
     pub async fn of_this_test(
         start: impl FnOnce() -> ControlPlane + Send + 'static,
     ) -> &'static ControlPlane {
         let plane = tokio::task::spawn_blocking(start).await.expect("it starts");
         let plane: &'static ControlPlane = Box::leak(Box::new(plane));
-        // The runtime drops its tasks at the end of the test, however that ends.
+        // The runtime drops its tasks at the end of the test, even after a panic.
         tokio::spawn(async move {
             let _stopped = StoppedOnDrop(plane);
             std::future::pending::<()>().await;
@@ -148,8 +148,7 @@ impl ControlPlane {
         kube::Client::try_from(at(port, self.config().await)).expect("a client")
     }
 
-    /// Like [`ControlPlane::admin`], but does not repeat requests that the API server refuses for a
-    /// while.
+    /// Like [`ControlPlane::admin`], but does not repeat requests that the API server refuses temporarily.
     pub async fn admin_without_retries(&self) -> kube::Client {
         let kubeconfig = Kubeconfig::read_from(&self.kubeconfig).expect("a kubeconfig");
         let options = KubeConfigOptions::default();
@@ -190,7 +189,7 @@ impl ControlPlane {
         format!("127.0.0.1:{}", ports.split(' ').next().expect("a port"))
     }
 
-    /// Its directory; hack/controlplane.sh describes what is in it.
+    /// Returns its directory, which hack/controlplane.sh describes.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
@@ -206,7 +205,7 @@ impl ControlPlane {
     }
 }
 
-/// Stops a control plane, and does not wait for that: idle, each would cost the other tests a twentieth of a
+/// Stops a control plane without waiting. Each idle one would cost the other tests a twentieth of a
 /// processor.
 struct StoppedOnDrop(&'static ControlPlane);
 

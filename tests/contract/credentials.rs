@@ -11,10 +11,10 @@ use workload_operator::client::{Client, Error, Options};
 
 use crate::operator_process::OperatorProcess;
 use crate::world::{
-    MEMCACHED, MEMCACHED_IMAGE, PATIENCE, ROLE_BINDING, World, is_ready, memcached,
+    MAX_WAIT, MEMCACHED, MEMCACHED_IMAGE, ROLE_BINDING, World, is_ready, memcached,
 };
 
-/// A credential plugin: a shell script that logs each of its runs and prints what is in a file.
+/// A credential plugin: a shell script that logs each run and prints a file.
 struct Plugin {
     folder: TempDir,
 }
@@ -89,12 +89,12 @@ async fn works(world: &World, name: &str) {
     world.until(MEMCACHED, name, is_ready).await;
 }
 
-/// Its output used to be dropped with the call whose deadline had passed.
+/// The output was previously dropped together with the call that reached its deadline.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plugin_slower_than_the_deadline_runs_once_and_is_blamed_for_the_delay() {
+async fn a_slow_credential_plugin_runs_once_and_is_reported() {
     let world = World::new("slow-plugin", "restricted").await;
     let plugin = Plugin::new(4);
-    // Of short life: each call has to ask whether it is time for another.
+    // The token expires soon, so that each call must check whether it needs another.
     let expiry = jiff::Timestamp::now() + Duration::from_secs(50);
     let token = token(&world, Value::Null).await;
     plugin.prints(json!({"token": token, "expirationTimestamp": expiry.to_string()}));
@@ -109,12 +109,12 @@ async fn a_plugin_slower_than_the_deadline_runs_once_and_is_blamed_for_the_delay
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sigterm_ends_it_while_its_credentials_are_being_fetched() {
+async fn sigterm_ends_the_operator_while_it_fetches_credentials() {
     let world = World::new("endless-plugin", "restricted").await;
     let plugin = Plugin::new(600);
     let kubeconfig = kubeconfig(&world, plugin.user()).await;
     let operator = OperatorProcess::start(&kubeconfig, &["--namespace", &world.namespace], &[]);
-    let deadline = tokio::time::Instant::now() + PATIENCE;
+    let deadline = tokio::time::Instant::now() + MAX_WAIT;
     while plugin.runs() == 0 {
         assert!(tokio::time::Instant::now() < deadline, "the plugin has not run");
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -123,7 +123,7 @@ async fn sigterm_ends_it_while_its_credentials_are_being_fetched() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_of_a_plugin_that_is_refused_is_replaced() {
+async fn a_refused_token_of_a_plugin_is_replaced() {
     let world = World::new("refused-plugin", "restricted").await;
     let plugin = Plugin::new(0);
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "bound"}});
@@ -138,12 +138,12 @@ async fn a_token_of_a_plugin_that_is_refused_is_replaced() {
     works(&world, "before").await;
     let runs = plugin.runs();
     plugin.prints(json!({"token": token(&world, Value::Null).await}));
-    // The old token ends with its Secret.
+    // The old token expires with its Secret.
     let path = format!("{secrets}/bound");
     let request = Request::builder().method(Method::DELETE).uri(path).body(Vec::new()).unwrap();
     let _: Value = world.plane().admin().await.request(request).await.unwrap();
     let replaced = async {
-        // The API server remembers for some seconds that the token was good.
+        // The API server caches for some seconds that the token was valid.
         for number in 0.. {
             works(&world, &format!("after-{number}")).await;
             if plugin.runs() > runs {
@@ -152,13 +152,13 @@ async fn a_token_of_a_plugin_that_is_refused_is_replaced() {
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, replaced).await.expect("the plugin is asked again");
+    tokio::time::timeout(MAX_WAIT, replaced).await.expect("the plugin is asked again");
     works(&world, "last").await;
     assert_eq!(plugin.runs(), runs + 1);
     operator.assert_alive();
 }
 
-/// A certificate that the API server accepts, and its key; whose it is may be the operator.
+/// Returns a certificate that the API server accepts for the operator, and its key.
 async fn certificate(world: &World) -> (String, String) {
     let binding = json!({
         "metadata": {"name": "by-certificate"},
@@ -172,7 +172,7 @@ async fn certificate(world: &World) -> (String, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_certificate_comes_from_a_plugin_or_from_files_and_is_replaced() {
+async fn client_certificates_of_plugins_and_files_are_replaced() {
     let world = World::new("certificates", "restricted").await;
     let plugin = Plugin::new(0);
     let folder = plugin.folder.path();
@@ -183,7 +183,7 @@ async fn a_certificate_comes_from_a_plugin_or_from_files_and_is_replaced() {
     operator.logged("Ready to work").await;
     works(&world, "plugin").await;
     operator.kill().await;
-    // First the files have a certificate of an authority that is unknown here.
+    // At first, the files contain a certificate of an unknown authority.
     let stranger = "cd \"$1\"; openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 \
         -nodes -keyout tls.key -out tls.crt -days 2 -subj /CN=nobody";
     let made = Command::new("sh").args(["-c", stranger, "sh"]).arg(folder).output().unwrap();
@@ -203,7 +203,7 @@ async fn a_certificate_comes_from_a_plugin_or_from_files_and_is_replaced() {
 /// A pod's CA is a file that the kubelet replaces; kube reads it again after a minute.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes: cargo test --test contract -- --ignored"]
-async fn a_ca_that_was_replaced_in_a_pod_is_trusted_within_a_minute_or_so() {
+async fn a_replaced_ca_of_a_pod_is_trusted_within_minutes() {
     let world = World::new("rotated-ca", "restricted").await;
     let folder = tempfile::tempdir().unwrap();
     let ca = folder.path().join("ca.crt");
@@ -224,5 +224,5 @@ async fn a_ca_that_was_replaced_in_a_pod_is_trusted_within_a_minute_or_so() {
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, trusted).await.expect("the new CA is trusted");
+    tokio::time::timeout(MAX_WAIT, trusted).await.expect("the new CA is trusted");
 }

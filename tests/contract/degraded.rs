@@ -1,8 +1,8 @@
-//! Pods that do not serve: what the status says about them.
+//! The status of workloads whose pods do not serve.
 //!
-//! kwok's nodes run every pod. Where a pod has to crash, be evicted, or lose its node, the tests
-//! patch its status as a kubelet, or Kubernetes' node controller, would. Quotas, Pod Security,
-//! taints, the scheduler and `kubectl rollout pause` are real.
+//! kwok's nodes run every pod. Where a pod must crash, be evicted, or lose its node, the tests patch its
+//! status as a kubelet, or Kubernetes' node controller, would. Quotas, Pod Security, taints, the scheduler
+//! and `kubectl rollout pause` are real.
 
 use serde_json::{Value, json};
 
@@ -44,7 +44,7 @@ fn name(pod: &Value) -> &str {
     pod["metadata"]["name"].as_str().unwrap()
 }
 
-/// Has the pod wait for `reason`, as its kubelet would report it; an empty one is a pod that runs.
+/// Makes the pod wait for `reason`, as its kubelet would report it. An empty reason means that the pod runs.
 pub async fn report(world: &World, pod: &Value, reason: &str) {
     let container = &pod["spec"]["containers"][0];
     let runs = reason.is_empty();
@@ -76,9 +76,9 @@ pub fn condition(object: &Value, kind: &str) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pods_that_a_quota_or_pod_security_refuses_are_told_in_the_controllers_words() {
+async fn refused_pods_are_reported_with_the_controllers_message() {
     let (world, _operator) = World::with_operator("degraded-refused").await;
-    // Its pods run as the user that the image names: `restricted` does not allow that.
+    // Its pods run as the user that the image names, which `restricted` does not allow.
     let daemon =
         json!({"metadata": {"name": "insecure"}, "spec": {"image": "a:1", "label": "logs"}});
     world.create(GENERIC_DAEMON, daemon).await.unwrap();
@@ -86,7 +86,7 @@ async fn pods_that_a_quota_or_pod_security_refuses_are_told_in_the_controllers_w
         .until_condition(GENERIC_DAEMON, "insecure", "Degraded", ("True", "ReplicaFailure"))
         .await;
     assert!(message.contains("violates PodSecurity"), "{message}");
-    // It may heal by itself; after five minutes it is Stalled.
+    // It can resolve itself. After five minutes, it is Stalled.
     let object = world.get(GENERIC_DAEMON, "insecure").await.unwrap();
     assert!(!has_condition(&object, "Stalled", "True"), "{object:#}");
 
@@ -98,7 +98,7 @@ async fn pods_that_a_quota_or_pod_security_refuses_are_told_in_the_controllers_w
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pod_that_no_node_takes_is_told_in_the_schedulers_words() {
+async fn an_unschedulable_pod_is_reported_with_the_schedulers_message() {
     let (world, _operator) = World::with_operator_at("degraded-large", "baseline").await;
     let spec = json!({"image": "a:1", "resources": {"requests": {"cpu": "100k"}}});
     world.create(APP, json!({"metadata": {"name": "large"}, "spec": spec})).await.unwrap();
@@ -110,7 +110,7 @@ async fn a_pod_that_no_node_takes_is_told_in_the_schedulers_words() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deployment_paused_by_kubectl_is_named_while_something_waits_for_it() {
+async fn a_deployment_paused_by_kubectl_is_reported_while_changes_wait() {
     let (world, _operator) = World::with_operator_at("degraded-held", "baseline").await;
     let app = json!({"metadata": {"name": "shop"}, "spec": {"image": "a:1", "replicas": 2}});
     world.create(APP, app).await.unwrap();
@@ -129,7 +129,7 @@ async fn a_deployment_paused_by_kubectl_is_named_while_something_waits_for_it() 
     world.until(APP, "shop", |shop| is_ready(shop) && shop["status"]["updatedReplicas"] == 2).await;
 }
 
-/// Lets the operator list nodes, as an installation for the whole cluster may.
+/// Allows the operator to list nodes, as in an installation for the whole cluster.
 pub fn may_list_nodes(plane: &ControlPlane, namespace: &str) {
     let account = format!("--serviceaccount={namespace}:workload-operator");
     plane.kubectl(&["create", "clusterrole", "nodes", "--verb=list", "--resource=nodes"]);
@@ -137,7 +137,7 @@ pub fn may_list_nodes(plane: &ControlPlane, namespace: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nodes_that_a_taint_keeps_a_daemon_from_are_not_called_unlabelled() {
+async fn tainted_nodes_are_not_reported_as_unlabelled() {
     let plane = ControlPlane::of_this_test(|| ControlPlane::private("taints")).await;
     let world = World::on(plane, "taints", "baseline").await;
     may_list_nodes(plane, "taints");
@@ -165,7 +165,7 @@ async fn nodes_that_a_taint_keeps_a_daemon_from_are_not_called_unlabelled() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "has a control plane of its own: cargo test --test contract -- --ignored"]
-async fn an_older_generations_counts_are_not_those_of_a_newer_one() {
+async fn counts_of_an_older_generation_are_ignored() {
     let plane = ControlPlane::of_this_test(|| ControlPlane::private("stale-counts")).await;
     let world = World::on(plane, "stale-counts", "baseline").await;
     let _operator = world.start_operator().await;
@@ -183,7 +183,7 @@ async fn an_older_generations_counts_are_not_those_of_a_newer_one() {
             world.until_condition(kind, &name_of(kind), "Ready", ("False", "RollingOut")).await;
         assert!(message.starts_with("Waiting for the D"), "{message}");
         let object = world.get(kind, &name_of(kind)).await.unwrap();
-        // The pods of the former generation serve. A DaemonSet's counts may be those of other nodes.
+        // The pods of the previous generation serve. A DaemonSet's counts can refer to other nodes.
         let available = if kind == GENERIC_DAEMON { "Unknown" } else { "True" };
         assert_eq!(condition(&object, "Available")["status"], available, "{object:#}");
     }
@@ -199,10 +199,10 @@ async fn an_older_generations_counts_are_not_those_of_a_newer_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_never_started_is_degraded_after_thirty_seconds_without_progress() {
+async fn pods_that_never_start_are_degraded_after_thirty_seconds() {
     let plane = ControlPlane::of_this_test(|| ControlPlane::private("never-started")).await;
     let world = World::on(plane, "never-started", "baseline").await;
-    // From now on no kubelet runs a pod: the tests report instead.
+    // From now on, no kubelet runs a pod. The tests report instead.
     Server::of(plane, "kwok").kill().await;
     let _operator = world.start_operator().await;
     one_of_each(&world).await;

@@ -1,4 +1,5 @@
-//! The number of lists of pods that explain a status. tests/operator/diagnostics.rs has what it says while they fail.
+//! The number of lists of pods that explain a status. tests/operator/diagnostics.rs tests the status while
+//! they fail.
 
 use tokio::time::Instant;
 
@@ -10,10 +11,10 @@ fn lists_pods(call: &Call) -> bool {
     call.verb == "list" && call.object == "pods"
 }
 
-/// `DIAGNOSED_OBJECTS=500` measures what docs/SIZING.md says. Each event of a Memcached's pods
+/// `DIAGNOSED_OBJECTS=500` measures the figures of docs/SIZING.md. Each event of a Memcached's pods
 /// reconciles it.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_number_of_lists_depends_neither_on_events_nor_on_objects() {
+async fn the_rate_of_lists_does_not_depend_on_events_or_objects() {
     let count = std::env::var("DIAGNOSED_OBJECTS").map_or(40, |count| count.parse().unwrap());
     let world = World::new("many-lists", "baseline").await;
     let proxy = Proxy::start(world.plane()).await;

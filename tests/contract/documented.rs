@@ -1,5 +1,5 @@
-//! The commands that the README and the pages on installing, operating and upgrading show. All of
-//! them run, as one reader of these pages would run them, unless a page marks them `untested`.
+//! The commands in the README and in the pages on installing, operating and upgrading. All of them run in the
+//! order of a reader, except those that a page marks `untested`.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::control_plane::ControlPlane;
 use crate::operator_process::OperatorProcess;
 use crate::packaging::{NAME, SYSTEM};
 use crate::unchecked::built_by;
-use crate::world::{DEPLOYMENT, PATIENCE, POD, World};
+use crate::world::{DEPLOYMENT, MAX_WAIT, POD, World};
 
 const README: &str = "README.md";
 const INSTALL: &str = "docs/INSTALL.md";
@@ -23,7 +23,7 @@ const PAGES: [&str; 5] = [README, INSTALL, OPERATING, UPGRADE, BACKUP];
 
 const MARK: &str = "Commands in blocks that the tests do not run are marked `untested` in the source of this page.";
 
-/// What a reader puts in the place of a word.
+/// Values for a page's placeholders.
 const PLACEHOLDERS: [(&str, &str); 5] = [
     ("REGISTRY", "registry.example.com"),
     ("IMAGE", "registry.example.com/workload-operator"),
@@ -35,9 +35,9 @@ const PLACEHOLDERS: [(&str, &str); 5] = [
 enum Step {
     /// A page's block with this first line, or a command in a sentence or table of the page.
     Of(&'static str, &'static str),
-    /// What a page assumes, or what its reader then sees.
+    /// A precondition of a page, or a result that its reader waits for.
     Given(&'static str),
-    /// A process works for the operator's pod from when the Deployment is available.
+    /// From when the Deployment is available, a process runs in place of the operator's pod.
     Operator,
     NoOperator,
 }
@@ -50,7 +50,7 @@ const NOTHING_IS_LEFT: &str = "
     [[ -z $(kubectl get namespace workload-operator-system --ignore-not-found) ]]
     [[ -z $(kubectl get crd) ]]
     [[ $(kubectl get clusterrole,clusterrolebinding -o name) != */workload-operator* ]]";
-/// No node has the label that the last one asks for.
+/// No node has the label that the last command requires.
 const ONE_OF_EACH_AND_A_CART: &str = r#"kubectl apply -f artifacts/examples/syslog.yaml -f artifacts/examples/nginx-app.yaml
     kubectl wait --for=condition=Ready genericdaemon/syslog apps.app.example.com/nginx-app --timeout=5m
     kubectl create namespace shop
@@ -61,7 +61,7 @@ const ONE_OF_EACH_AND_A_CART: &str = r#"kubectl apply -f artifacts/examples/sysl
 END"#;
 const UNTIL_THE_OPERATOR_IS_IDLE: &str =
     "for _ in {1..60}; do ! workload-operator plan &>/dev/null || break; sleep 0.25; done";
-/// As the operator leaves it if it ends too early.
+/// The state that the operator leaves if it terminates too early.
 const A_MEMCACHED_THAT_IS_STUCK: &str = r#"kubectl apply -f artifacts/examples/memcached.yaml
     kubectl patch memcached memcached-sample --type=merge \
       -p '{"metadata":{"finalizers":["cache.example.com/finalizer"]}}'
@@ -91,7 +91,7 @@ const STORY: &[Step] = &[
     Of(README, DELETE_ALL),
     NoOperator,
     Given(NOTHING_IS_LEFT),
-    // Installed anew, in the ways that share their field manager.
+    // Installed again, in the ways that share their field manager.
     Of(README, "kubectl apply --server-side -f artifacts/crds/"),
     Of(INSTALL, "mkdir mine"),
     Of(README, "kubectl apply --server-side -k mine"),
@@ -127,7 +127,7 @@ const STORY: &[Step] = &[
     Of(INSTALL, "helm uninstall workload-operator -n workload-operator-system"),
 ];
 
-/// Commands in sentences and tables that no step runs: parts of others, and what needs a node, a
+/// Commands in sentences and tables that no step runs: parts of other commands, and those that need a node, a
 /// registry, a release or another test run.
 const NOT_RUN: &[&str] = &[
     "kubectl wait --for=condition=Ready",
@@ -241,15 +241,15 @@ fn each_documented_command_is_run_or_marked_as_untested() {
 
 // === The reader ===
 
-/// Someone with a checkout, the programs and an administrator's kubeconfig.
+/// A reader with a checkout, the programs and an administrator's kubeconfig.
 struct Reader {
     folder: tempfile::TempDir,
     environment: Vec<(&'static str, String)>,
     has_helm: bool,
 }
 
-/// Plays `kubectl exec` of the operator's pod: kwok's pods run no process. The binary has the
-/// account and the environment of the pod, and nothing of the administrator.
+/// Simulates `kubectl exec` for the operator's pod, because kwok's pods run no process. The binary has the
+/// account and the environment of the pod, and no access of the administrator.
 const KUBECTL: &str = r#"#!/usr/bin/env bash
 set -euo pipefail
 [[ " $* " == *" exec "* ]] || exec "$REAL_KUBECTL" "$@"
@@ -280,7 +280,7 @@ impl Reader {
         let path = |name: &str| folder.path().join(name);
         let text = |path: &Path| path.to_str().unwrap().to_owned();
         std::fs::create_dir(path("bin")).unwrap();
-        // Links within it lead to others of its files.
+        // Links within the copy point to other files of it.
         let copied =
             std::process::Command::new("cp").args(["-a", "artifacts"]).arg(folder.path()).status();
         assert!(copied.unwrap().success());
@@ -313,8 +313,8 @@ impl Reader {
             .stdin(Stdio::null())
             .kill_on_drop(true)
             .output();
-        let output = tokio::time::timeout(PATIENCE, output).await;
-        output.unwrap_or_else(|_| panic!("it takes more than {PATIENCE:?}:\n{script}")).unwrap()
+        let output = tokio::time::timeout(MAX_WAIT, output).await;
+        output.unwrap_or_else(|_| panic!("it takes more than {MAX_WAIT:?}:\n{script}")).unwrap()
     }
 
     async fn succeeds(&self, script: &str) {
@@ -325,8 +325,8 @@ impl Reader {
         assert!(output.status.success(), "{script}\n{}", printed(&output));
     }
 
-    /// Runs each command of a block until it prints the lines that follow it: the cluster gets
-    /// there in steps.
+    /// Runs each command of a block until it prints the expected lines, because the cluster needs several
+    /// steps.
     async fn sees(&self, console: &str) {
         for shown in format!("\n{console}").split("\n$ ").skip(1) {
             let (command, lines) = shown.split_once('\n').unwrap();
@@ -350,7 +350,7 @@ fn printed(output: &Output) -> String {
     format!("{}{}", text(&output.stdout), text(&output.stderr))
 }
 
-/// Puts values in the place of the placeholders that are whole words.
+/// Replaces placeholders that are complete words.
 fn filled(command: &str) -> String {
     let mut filled = String::new();
     for part in command.split_inclusive(|letter: char| letter != '_' && !letter.is_alphanumeric()) {
@@ -385,7 +385,7 @@ fn shape(line: &str) -> String {
 
 // === The operator ===
 
-/// Works under the account and name of the Deployment's pod, with its settings, until it is aborted.
+/// Runs under the account and name of the Deployment's pod, with its settings, until it is aborted.
 async fn work(plane: &'static ControlPlane) {
     let system = World::in_existing(plane, SYSTEM).await;
     let is_available = |d: &serde_json::Value| d["status"]["availableReplicas"].as_i64() >= Some(1);

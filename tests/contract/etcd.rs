@@ -13,12 +13,12 @@ pub async fn compact(plane: &ControlPlane) {
     let now = call(&etcd, "/v3/kv/range", json!({ "key": key })).await;
     let now = now["header"]["revision"].as_str().expect("a revision").to_owned();
     call(&etcd, "/v3/kv/compaction", json!({ "revision": now, "physical": true })).await;
-    // The key under which API servers share how far they have compacted.
+    // The key under which API servers share their progress of compaction.
     call(&etcd, "/v3/kv/put", json!({ "key": key, "value": base64(&now) })).await;
 }
 
-/// Raises or clears (`ACTIVATE`, `DEACTIVATE`) the alarm under which etcd accepts no more writes,
-/// as it does by itself when its space is used up.
+/// Raises or clears (`ACTIVATE`, `DEACTIVATE`) the alarm under which etcd accepts no more writes. etcd raises
+/// it when its space is used up.
 pub async fn alarm(plane: &ControlPlane, action: &str) {
     let alarm = json!({ "action": action, "memberID": "0", "alarm": "NOSPACE" });
     call(&client(plane).await, "/v3/maintenance/alarm", alarm).await;

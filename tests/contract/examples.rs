@@ -15,15 +15,15 @@ use tokio::process::Command;
 use crate::audit::{Entry, operator_writes};
 use crate::control_plane::ControlPlane;
 use crate::operator_process::OperatorProcess;
-use crate::world::{DEPLOYMENT, JOB, Kind, PATIENCE, ROLE_BINDING, SERVICE, World};
+use crate::world::{DEPLOYMENT, JOB, Kind, MAX_WAIT, ROLE_BINDING, SERVICE, World};
 
 const WEBSITE: Kind = Kind::new("example.com", "v1", "Website", "websites");
 const CONFIG_MAP: Kind = Kind::new("", "v1", "ConfigMap", "configmaps");
 const AUTOSCALER: Kind =
     Kind::new("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers");
 
-/// The binary of crates/machinery/examples/NAME.rs. `cargo test` has built it, unless it was asked for a single test
-/// binary.
+/// Returns the binary of crates/machinery/examples/NAME.rs. `cargo test` has built it, unless it runs a
+/// single test binary.
 pub async fn program(name: &str) -> PathBuf {
     let folder = tokio::task::spawn_blocking(built).await.unwrap();
     folder.join(name)
@@ -59,7 +59,7 @@ pub async fn start(
     program
 }
 
-/// A namespace for websites, in which the program's ServiceAccount may do anything.
+/// A namespace for websites, in which the program's ServiceAccount has all permissions.
 async fn world_of_websites(name: &str) -> World {
     let world = World::new(name, "baseline").await;
     tokio::task::spawn_blocking(|| {
@@ -99,7 +99,7 @@ async fn start_websites(world: &World, directory: &Path) -> OperatorProcess {
 const NAME: &str = "example-website";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_website_has_its_children_follows_its_theme_and_writes_nothing_needless() {
+async fn a_website_follows_its_theme_without_needless_writes() {
     let world = world_of_websites("website-children").await;
     let directory = tempfile::tempdir().unwrap();
     let program = start_websites(&world, directory.path()).await;
@@ -114,14 +114,14 @@ async fn a_website_has_its_children_follows_its_theme_and_writes_nothing_needles
     let announced = directory.path().join(format!("{NAME}.website-children"));
     assert!(std::fs::read_to_string(&announced).unwrap().contains("Hello"));
 
-    // Its references change, and its children are changed by another client.
+    // Its references change, and another client changes its owned objects.
     let css = |text: &'static str| move |page: &Value| page["data"]["style.css"] == text;
     world.patch(CONFIG_MAP, "corporate", json!({"data": {"css": "b {}"}})).await.unwrap();
     world.until(CONFIG_MAP, NAME, css("b {}")).await;
     world.patch(CONFIG_MAP, NAME, json!({"data": {"style.css": null}})).await.unwrap();
     world.until(CONFIG_MAP, NAME, css("b {}")).await;
 
-    // A child that is no longer wanted goes, and a field that is wanted now comes.
+    // An unwanted object is deleted, and a newly requested field is added.
     world.patch(WEBSITE, NAME, json!({"spec": {"maxReplicas": 1}})).await.unwrap();
     world.until_gone(AUTOSCALER, NAME).await;
     world.until(DEPLOYMENT, NAME, |deployment| deployment["spec"]["replicas"] == 1).await;
@@ -129,7 +129,7 @@ async fn a_website_has_its_children_follows_its_theme_and_writes_nothing_needles
     // After a restart everything is in place, the status of this generation included.
     world.until_condition(WEBSITE, NAME, "Ready", ("True", "Serving")).await;
     drop(program);
-    // By time, since the API server logs a write a little after it can be seen.
+    // Selected by time, because the API server logs a write after it becomes visible.
     let restarted = jiff::Timestamp::now();
     let _program = start_websites(&world, directory.path()).await;
     let mut other = website();
@@ -143,7 +143,7 @@ async fn a_website_has_its_children_follows_its_theme_and_writes_nothing_needles
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_conditions_of_others_stay() {
+async fn foreign_conditions_are_kept() {
     let world = world_of_websites("website-conditions").await;
     let directory = tempfile::tempdir().unwrap();
     let _program = start_websites(&world, directory.path()).await;
@@ -165,7 +165,7 @@ async fn the_conditions_of_others_stay() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_website_stays_until_it_is_no_longer_announced() {
+async fn a_website_is_deleted_only_after_its_announcement_is_removed() {
     let world = world_of_websites("website-finalizer").await;
     let directory = tempfile::tempdir().unwrap();
     let _program = start_websites(&world, directory.path()).await;
@@ -174,7 +174,7 @@ async fn a_website_stays_until_it_is_no_longer_announced() {
     world.until_condition(WEBSITE, NAME, "Ready", ("True", "Serving")).await;
     // A folder cannot be removed like a file.
     let announced = directory.path().join(format!("{NAME}.website-finalizer"));
-    // A pass that is still to come may write the file once more.
+    // A pending reconcile can write the file once more.
     while std::fs::create_dir(&announced).is_err() {
         let _ = std::fs::remove_file(&announced);
     }
@@ -240,7 +240,7 @@ async fn objects_of_a_kind_known_at_run_time_are_counted() {
         world.delete(DEPLOYMENT, "one").await;
         counts("any 1").await;
     };
-    tokio::time::timeout(PATIENCE, counted).await.unwrap();
+    tokio::time::timeout(MAX_WAIT, counted).await.unwrap();
 
     let unknown = start("apps/v1/Gadget").await.wait_with_output().await.unwrap();
     let said = String::from_utf8_lossy(&unknown.stderr).into_owned();
@@ -258,7 +258,7 @@ async fn a_task_of_derived_types_runs_its_job_once() {
     let mut command = Command::new(&typed);
     command.env("KUBECONFIG", kubeconfig);
     let program = OperatorProcess::of(command);
-    // It waits for its kind, and goes on by itself.
+    // It waits for its kind, and continues without a restart.
     program.logged("not served").await;
     let printed = Command::new(&typed).arg("crd").output().await.unwrap();
     let definition: Value = serde_json::from_slice(&printed.stdout).unwrap();
@@ -270,7 +270,7 @@ async fn a_task_of_derived_types_runs_its_job_once() {
     let task = json!({"metadata": {"name": "once"}, "spec": &spec});
     world.plane().kubectl(&["wait", "--for=condition=Established", "crd/tasks.example.com"]);
     world.create(TASK, task).await.unwrap();
-    // The pod of a Job ends by itself on these nodes.
+    // On these nodes, the pod of a Job terminates on its own.
     world.until_condition(TASK, "once", "Complete", ("True", "Complete")).await;
     let job = world.get(JOB, "once").await.unwrap();
     assert_eq!(job["metadata"]["ownerReferences"][0]["kind"], "Task");
@@ -284,7 +284,7 @@ async fn a_task_of_derived_types_runs_its_job_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn copies_in_other_namespaces_follow_their_config_map_and_go_with_it() {
+async fn copies_of_a_config_map_follow_it_and_are_deleted_with_it() {
     let (source, first, second) = (
         World::new("copies", "baseline").await,
         World::new("copies-first", "baseline").await,
@@ -358,7 +358,7 @@ async fn a_client_of_kube_carries_a_manager() {
 
 const POLICY: Kind = Kind::new("security.example.org", "v1alpha1", "Policy", "policies");
 
-/// What hack/new-controller.sh makes.
+/// Returns the output of hack/new-controller.sh.
 fn made() -> &'static Path {
     let folder = Path::new("target/template/contract/policy-operator");
     let _ = std::fs::remove_dir_all(folder);
@@ -368,7 +368,7 @@ fn made() -> &'static Path {
     assert!(script.status().unwrap().success());
     let mut cargo = std::process::Command::new(env!("CARGO"));
     cargo.args(["build", "--quiet", "--locked"]).current_dir(folder);
-    // Where most of its dependencies have been built already.
+    // This folder contains most of its built dependencies.
     cargo.env("CARGO_TARGET_DIR", Path::new("target").canonicalize().unwrap());
     assert!(cargo.status().unwrap().success(), "it does not build");
     folder
@@ -376,7 +376,7 @@ fn made() -> &'static Path {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "builds a package: a minute"]
-async fn a_controller_made_from_the_template_works_with_the_permissions_of_its_manifests() {
+async fn a_controller_from_the_template_works_with_its_manifests() {
     let folder = tokio::task::spawn_blocking(made).await.unwrap();
     let world = World::new("policy-operator-system", "restricted").await;
     let file = |name: &str| folder.join(name).display().to_string();

@@ -1,8 +1,8 @@
-//! Time until the next leader works when one goes, and that it repeats nothing; by the API
-//! server's audit log.
+//! Time until the next leader works after the previous one ends, by the API server's audit log. The next
+//! leader repeats no write.
 //!
-//! docs/OPERATING.md has figures, docs/TESTING.md the command with `FAILOVERS=50` that prints them in ten
-//! minutes. Without it, one or two of each kind are done.
+//! docs/OPERATING.md has figures. docs/TESTING.md has the command with `FAILOVERS=50`, which prints them in
+//! ten minutes. Without it, one or two failovers of each kind run.
 
 use jiff::Timestamp;
 use rustix::process::Signal;
@@ -23,8 +23,8 @@ fn failovers() -> usize {
     std::env::var("FAILOVERS").map_or(2, |rounds| rounds.parse().expect("FAILOVERS is a number"))
 }
 
-/// Has the leader end by `signal` again and again, always with work to do, and prints how long it took
-/// until the next one wrote.
+/// Ends the leader by `signal` repeatedly, always with work to do. Prints the time until the next leader
+/// wrote.
 async fn failovers_by(signal: Signal, rounds: usize, namespace: &str, flags: &[&str]) {
     let mut replicas = Replicas::start(namespace, flags).await;
     let mut times = Vec::new();
@@ -38,7 +38,7 @@ async fn failovers_by(signal: Signal, rounds: usize, namespace: &str, flags: &[&
         replicas.world.create(MEMCACHED, spec).await.unwrap();
         replicas.world.until(MEMCACHED, &name, is_ready).await;
         process.ended().await;
-        // An Event about who leads is not work.
+        // An Event about a leader change is not work.
         let works = |write: &&Entry| {
             let is_work = !is_of_lease(write) && write.resource != "events";
             is_work && write.received >= ended && by(write) != leader
@@ -66,16 +66,16 @@ async fn failovers_by(signal: Signal, rounds: usize, namespace: &str, flags: &[&
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_next_leader_writes_and_repeats_nothing_after_sigterm() {
+async fn the_next_leader_writes_without_repetition_after_sigterm() {
     failovers_by(Signal::TERM, failovers(), "failover-term", &[]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_next_leader_writes_and_repeats_nothing_after_sigkill() {
+async fn the_next_leader_writes_without_repetition_after_sigkill() {
     failovers_by(Signal::KILL, failovers().div_ceil(5), "failover-kill", &[]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lease_of_three_seconds_suffices_after_sigkill() {
+async fn a_lease_of_three_seconds_allows_a_fast_failover() {
     failovers_by(Signal::KILL, failovers().div_ceil(2), "failover-short", &SHORT).await;
 }

@@ -1,4 +1,4 @@
-//! Promises of the operator while an admission webhook is slow: to its namespace, and to others.
+//! Promises of the operator to its namespace and to others while an admission webhook is slow.
 
 use futures::future::join_all;
 use http::Method;
@@ -13,16 +13,16 @@ use crate::world::{APP, DEPLOYMENT, ROLE_BINDING, World, has_condition, is_ready
 
 /// Objects of the slow namespace and of the other.
 const OBJECTS: (usize, usize) = (100, 40);
-/// Passes at a time: the operator's default.
+/// Concurrent reconciles: the operator's default.
 const WORKERS: usize = 4;
-/// The most slow Deployments that are made meanwhile: those under way, then two in each 10 s. In turns
-/// by key there were one for each of the others.
+/// Maximum number of slow Deployments created meanwhile: those in progress, then two in each 10 s. With a
+/// round robin by key, there would be one for each of the others.
 const MOST: usize = 8;
 
 const WEBHOOKS: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations";
 
-/// Makes the API server wait for so many webhooks, 10 s for each, before a new Deployment of this namespace. They accept
-/// connections and never answer. Returns the number of connections so far.
+/// Makes the API server wait for this many webhooks, 10 s for each, before a new Deployment of this
+/// namespace. They accept connections and never respond. Returns the number of connections so far.
 async fn slow_down(world: &World, webhooks: usize) -> watch::Receiver<usize> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -48,7 +48,7 @@ async fn slow_down(world: &World, webhooks: usize) -> watch::Receiver<usize> {
     calls
 }
 
-/// Creates Deployments, on trial, until the API server has noticed its webhook.
+/// Creates Deployments, as dry runs, until the API server has noticed its webhook.
 async fn noticed(world: &World, calls: &mut watch::Receiver<usize>) {
     let pod = json!({"metadata": {"labels": {"a": "b"}},
         "spec": {"containers": [{"name": "c", "image": "c:1"}]}});
@@ -76,7 +76,7 @@ async fn create_apps(world: &World, number: usize) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_namespace_with_a_slow_webhook_leaves_half_of_the_workers_to_others() {
+async fn a_slow_webhook_occupies_at_most_half_of_the_workers() {
     let (slow, other) = (
         World::new("slow-tenant", "baseline").await,
         World::new("beside-slow-tenant", "baseline").await,
@@ -114,9 +114,9 @@ async fn speed_up(world: &World) {
     world.send(Method::DELETE, &path, "application/json", Value::Null).await.unwrap();
 }
 
-/// The API server stops asking a webhook, and writes nothing, if the client gives up before.
+/// The API server stops waiting for a webhook, and writes nothing, if the client cancels the request.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_outlasts_webhooks_that_take_30_s() {
+async fn a_write_survives_webhooks_that_take_30_s() {
     let world = World::new("hanging-webhook", "baseline").await;
     let mut calls = slow_down(&world, 3).await;
     noticed(&world, &mut calls).await;
@@ -133,7 +133,7 @@ async fn a_write_outlasts_webhooks_that_take_30_s() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_that_is_not_answered_is_reported_with_what_to_look_at() {
+async fn a_write_without_a_response_is_reported_with_a_hint() {
     let world = World::new("silent-webhook", "baseline").await;
     let mut calls = slow_down(&world, 1).await;
     noticed(&world, &mut calls).await;

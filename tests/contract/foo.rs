@@ -11,14 +11,14 @@ use crate::examples;
 use crate::operator_process::OperatorProcess;
 use crate::world::{DEPLOYMENT, FOO, ROLE_BINDING, World};
 
-/// A namespace for Foos, in which the program's ServiceAccount may do anything.
+/// A namespace for Foos, in which the program's ServiceAccount has all permissions.
 async fn world(name: &str) -> World {
     let world = World::new(name, "baseline").await;
     prepare(&world, "workload-operator").await;
     world
 }
 
-/// Makes the API server serve Foos and lets this ServiceAccount do anything in the namespace.
+/// Makes the API server serve Foos, and gives this ServiceAccount all permissions in the namespace.
 pub async fn prepare(world: &World, account: &str) {
     tokio::task::spawn_blocking(serve_foos).await.unwrap();
     let binding = json!({
@@ -51,13 +51,13 @@ pub async fn start_as(world: &World, account: &str) -> OperatorProcess {
     examples::start(world, "foo", account, &["--workers=3"]).await
 }
 
-/// Like [`start`], the one that is wired by hand.
+/// Like [`start`], for the program that assembles its parts manually.
 async fn start_sample_controller(world: &World) -> OperatorProcess {
     examples::start(world, "sample_controller", "workload-operator", &["--workers=3"]).await
 }
 
 #[tokio::test]
-async fn why_it_cannot_start_is_a_sentence() {
+async fn a_failed_start_is_explained_in_a_sentence() {
     for (name, who) in [("foo", "foo"), ("sample_controller", "Error")] {
         let mut command = Command::new(examples::program(name).await);
         let ended = command.args(["--kubeconfig", "/no/such/file"]).output().await.unwrap();
@@ -102,8 +102,7 @@ fn available(foo: &Value) -> &Value {
     &foo["status"]["availableReplicas"]
 }
 
-/// Waits until a Foo created now has been processed: then so has everything that was waiting before
-/// it.
+/// Waits until a Foo created now has been processed, and so has everything that was queued before it.
 async fn fence(world: &World) {
     world.create(FOO, foo("fence", "fence", 1)).await.unwrap();
     world.until(FOO, "fence", |foo| available(foo) == 1).await;
@@ -117,7 +116,7 @@ fn writes_of(world: &World, resource: &str) -> Vec<Entry> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_foo_gets_the_deployment_that_sample_controller_makes() {
+async fn a_foo_gets_the_deployment_of_sample_controller() {
     let world = world("foo-deployment").await;
     let _program = start(&world).await;
     let sample = std::fs::read_to_string("artifacts/examples/foo.yaml").unwrap();
@@ -136,7 +135,7 @@ async fn a_foo_gets_the_deployment_that_sample_controller_makes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_deployment_of_sample_controller_is_taken_over_as_it_is() {
+async fn the_deployment_of_sample_controller_is_adopted_unchanged() {
     let world = world("foo-taken-over").await;
     let foo = world.create(FOO, foo("one", "one", 2)).await.unwrap();
     world.create(DEPLOYMENT, sample_controllers(&foo)).await.unwrap();
@@ -147,7 +146,7 @@ async fn the_deployment_of_sample_controller_is_taken_over_as_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_manager_applies_a_deployment_that_it_takes_over_once_and_changes_nothing_else() {
+async fn the_manager_applies_an_adopted_deployment_once() {
     let world = world("foo-adopted").await;
     let foo = world.create(FOO, foo("one", "one", 2)).await.unwrap();
     let before = world.create(DEPLOYMENT, sample_controllers(&foo)).await.unwrap();
@@ -162,7 +161,7 @@ async fn the_manager_applies_a_deployment_that_it_takes_over_once_and_changes_no
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deployment_of_somebody_else_is_never_touched_and_its_name_is_taken_when_free() {
+async fn a_foreign_deployment_is_never_changed_and_its_name_reused_later() {
     let world = world("foo-exists").await;
     let program = start(&world).await;
     let mut theirs = sample_controllers(&foo("one", "one", 2));
@@ -175,7 +174,7 @@ async fn a_deployment_of_somebody_else_is_never_touched_and_its_name_is_taken_wh
     let written = writes_of(&world, "deployments").into_iter().find(|write| write.code < 300);
     assert!(written.is_none(), "{written:?}");
     assert_eq!(available(&world.get(FOO, "one").await.unwrap()), &Value::Null);
-    // Well before the next retry, because the name has become free.
+    // Well before the next retry, because the name is free.
     world.delete(DEPLOYMENT, "one").await;
     let other = |d: &Value| d["metadata"]["uid"] != theirs["metadata"]["uid"];
     world.until(DEPLOYMENT, "one", other).await;
@@ -200,7 +199,7 @@ async fn an_empty_deployment_name_is_reported_and_not_retried() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn replicas_are_one_to_ten() {
+async fn replicas_must_be_one_to_ten() {
     let world = world("foo-bounds").await;
     for wrong in [0, 11] {
         let refused = world.create(FOO, foo("one", "one", wrong)).await.unwrap_err();
@@ -212,7 +211,7 @@ async fn replicas_are_one_to_ten() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_flag_the_kubeconfig_is_the_one_that_kubeconfig_names() {
+async fn without_a_flag_the_variable_kubeconfig_names_the_file() {
     let world = world("foo-kubeconfig").await;
     let kubeconfig = world.operator_kubeconfig().await;
     let mut command = Command::new(examples::program("foo").await);

@@ -1,19 +1,19 @@
-//! No sequence of edits leaves a custom resource in a wrong state.
+//! Every sequence of edits of a custom resource ends in the desired state.
 //!
-//! Many custom resources at once go through steps generated from their CRD's OpenAPI schema: valid
-//! edits, edits at and beyond each bound, of the wrong type, null, missing and unknown fields, the
-//! same spec written differently, specs that cannot be carried out, children deleted and changed by
-//! hand, and quotas that forbid recreating them. After each step
-//! - exact: at the very moment when Ready says so, the children are what the tests themselves make
-//!   of the spec, as the API server fills it in, and so are the pods and the counts in `status`;
-//! - no-op: a change without a difference in meaning causes no write to a child, nor does any step
-//!   afterwards, and no status write leaves the status as it was;
-//! - recovery: what cannot be carried out is reported; once it is undone, everything is as before,
-//!   and no child is deleted;
-//! - differential: a fresh object with the last spec has the same children and status;
-//! - health: each status and each Event that anybody could see obeys the laws in laws/, and the
-//!   operator is still the same process;
-//! - at the end nothing is left.
+//! Many custom resources go through steps at the same time. The steps are generated from their CRD's OpenAPI
+//! schema: valid edits, edits at and beyond each bound, of the wrong type, null, missing and unknown fields,
+//! the same spec in another notation, specs that cannot be applied, owned objects deleted and changed
+//! manually, and quotas that forbid their recreation. After each step
+//! - exact: at the moment when Ready becomes True, the owned objects match the spec, as the tests themselves
+//!   and the API server's defaults determine it, and so do the pods and the counts in `status`;
+//! - no-op: a change without a difference in meaning causes no write to an owned object, nor does any later
+//!   step, and no status write leaves the status unchanged;
+//! - recovery: a spec that cannot be applied is reported; after it is reverted, everything is as before, and
+//!   no owned object is deleted;
+//! - differential: a new object with the last spec has the same owned objects and status;
+//! - health: every visible status and Event obeys the laws in laws/, and the operator is still the same
+//!   process;
+//! - at the end, all objects are deleted.
 //!
 //! A seed determines a sequence. `GENERATED_SEED` is the first (default 1), `GENERATED_SEQUENCES`
 //! the number of consecutive ones. A sequence that fails is cut to the steps that its failure
@@ -64,7 +64,7 @@ const SLOTS: [u64; 3] = [0, 40, 80];
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes: cargo test --test contract -- --ignored"]
-async fn no_sequence_of_edits_leaves_a_wrong_state() {
+async fn every_sequence_of_edits_ends_in_the_desired_state() {
     let (first, count) = (number("GENERATED_SEED", 1), number("GENERATED_SEQUENCES", SEQUENCES));
     let run = Run::start("generated").await;
     let again = regressions().into_iter().enumerate().map(|(number, (name, script))| {
@@ -92,7 +92,7 @@ async fn no_sequence_of_edits_leaves_a_wrong_state() {
     );
     if let Some((name, trace)) = failed.first() {
         let script = trace.lock().clone().expect("it had begun");
-        tell_the_least(name, script).await;
+        report_shrunk(name, script).await;
         panic!("failed: {:?}", failed.iter().map(|(name, _)| name).collect::<Vec<_>>());
     }
     run.laws.assert_kept();
@@ -150,8 +150,8 @@ async fn replay(run: std::sync::Arc<Run>, name: String, slot: u64, script: Scrip
     sequence.end().await;
 }
 
-/// Prints which steps a failure needs, found by retrying in fresh namespaces.
-async fn tell_the_least(name: &str, script: Script) {
+/// Prints the steps that a failure needs, found by retries in new namespaces.
+async fn report_shrunk(name: &str, script: Script) {
     println!("{name} failed in or after the last of these steps:\n{}", json!(script));
     if let Some(seed) = name.strip_prefix("seed-") {
         println!("GENERATED_SEED={seed} GENERATED_SEQUENCES=1 makes them again");
@@ -180,10 +180,10 @@ async fn tell_the_least(name: &str, script: Script) {
         json!(script)
     );
 }
-/// The API server knows what the names, labels and images of a custom resource may be, and also
-/// what its children's may be. Whatever it accepts of the former has to make the latter acceptable.
+/// The API server validates the names, labels and images of a custom resource, and those of its owned
+/// objects. Whatever it accepts of the former must be valid for the latter.
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_name_label_and_image_are_accepted_the_children_are_too() {
+async fn accepted_names_labels_and_images_give_valid_owned_objects() {
     let (world, _operator) = World::with_operator_at("names", "baseline").await;
     let mut rng = Rng::with_seed(number("GENERATED_SEED", 1));
     let (mut accepted, mut refused) = (Vec::new(), 0);
@@ -194,7 +194,7 @@ async fn whatever_name_label_and_image_are_accepted_the_children_are_too() {
             1 => (GENERIC_DAEMON, json!({"image": image, "label": names::label(&mut rng)})),
             _ => (APP, json!({"image": image, "replicas": 0, "ports": [{"port": 80}]})),
         };
-        // Two kinds of the same name would ask for the same children.
+        // Two kinds of the same name would need the same owned objects.
         if accepted.iter().any(|(_, other)| *other == name) {
             continue;
         }

@@ -50,7 +50,7 @@ async fn the_sample_syslog_runs_on_exactly_the_labelled_nodes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_could_not_be_a_node_label_or_an_image_is_refused_with_what_is_allowed() {
+async fn invalid_labels_and_images_are_refused_with_the_allowed_values() {
     let world = World::new("bad-daemons", "baseline").await;
     let long = "x".repeat(64);
     for label in ["=x", "a b", "-a", "a=b=c", "a/b/c", "/a", "a/", "a=b c", "UP.er/x=-", &long] {
@@ -73,7 +73,7 @@ async fn what_could_not_be_a_node_label_or_an_image_is_refused_with_what_is_allo
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_daemon_reads_the_directories_of_nodes_that_the_administrator_allows() {
+async fn a_daemon_reads_only_allowed_directories_of_nodes() {
     let world = World::new("host-paths", "privileged").await;
     let operator = world.start_operator_with(&[("ALLOWED_HOST_PATHS", "/run,/var/log")]).await;
     operator.logged("Ready to work").await;

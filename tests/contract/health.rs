@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use crate::http::fetch;
 use crate::operator_process::OperatorProcess;
 use crate::world::{
-    MEMCACHED, MEMCACHED_IMAGE, PATIENCE, ROLE_BINDING, World, is_ready, memcached,
+    MAX_WAIT, MEMCACHED, MEMCACHED_IMAGE, ROLE_BINDING, World, is_ready, memcached,
 };
 
 /// Status code and body of a GET; `what` is the server's name in the log.
@@ -17,10 +17,9 @@ pub async fn get(operator: &OperatorProcess, what: &str, path: &str) -> (u16, St
     fetch(address.trim(), path, None).await
 }
 
-/// Asks until the operator is ready and returns its report. If that never happens, its own reports
-/// say what is missing.
+/// Polls until the operator is ready, and returns its report. On a timeout, the report shows what is missing.
 async fn until_ready(operator: &OperatorProcess) -> String {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + MAX_WAIT;
     loop {
         let (code, report) = get(operator, "health", "/readyz?verbose").await;
         if code == 200 {
@@ -32,7 +31,7 @@ async fn until_ready(operator: &OperatorProcess) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ready_names_every_informer_and_metrics_have_the_names_that_dashboards_know() {
+async fn readyz_names_every_informer_and_metrics_have_the_usual_names() {
     let (world, operator) = World::with_operator("healthy").await;
     world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
     world.until(MEMCACHED, "cart", is_ready).await;
@@ -57,7 +56,7 @@ async fn ready_names_every_informer_and_metrics_have_the_names_that_dashboards_k
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_a_kind_may_not_be_listed_ready_says_which_and_why() {
+async fn readyz_names_a_kind_that_cannot_be_listed_and_the_reason() {
     let world = World::new("unready", "restricted").await;
     world.delete(ROLE_BINDING, "workload-operator").await;
     world.until_gone(ROLE_BINDING, "workload-operator").await;
@@ -69,6 +68,6 @@ async fn while_a_kind_may_not_be_listed_ready_says_which_and_why() {
     assert!(report.contains("[-]informer-memcacheds.cache.example.com failed: "), "{report}");
     world.bind().await;
     operator.logged("Ready to work").await;
-    // It is synced before it is live: the watch that follows the first list may still have to open.
+    // It is synced before it is live, because the watch that follows the first list can still be opening.
     until_ready(&operator).await;
 }

@@ -1,4 +1,4 @@
-//! The Helm chart: helm renders what kustomize renders, and it installs, upgrades and uninstalls as
+//! The Helm chart: helm renders the same objects as kustomize, and it installs, upgrades and uninstalls as
 //! promised.
 
 use std::collections::BTreeMap;
@@ -60,7 +60,7 @@ impl Helm {
         command
     }
 
-    /// Helm 3, if it was built beside Helm 4.
+    /// Returns Helm 3, if it was built in addition to Helm 4.
     fn three(&self) -> Option<Helm> {
         let program = self.program.with_file_name("helm3");
         if !program.is_file() {
@@ -122,7 +122,8 @@ fn comparable(all: Vec<Value>) -> BTreeMap<String, Value> {
     compared
 }
 
-/// Removes from the alerts of a release what tells it from others: other releases may have the same name.
+/// Removes the labels that distinguish a release from the alerts, because other releases can have the same
+/// name.
 fn without_release(value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(without_release),
@@ -149,7 +150,7 @@ fn without_helm_labels(value: &mut Value) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_chart_renders_what_each_overlay_is() {
+async fn the_chart_renders_the_objects_of_each_overlay() {
     let Some(helm) = Helm::find("that the chart renders what the overlays are") else { return };
     let plane = tokio::task::spawn_blocking(ControlPlane::shared).await.unwrap();
     for (overlay, values) in [
@@ -202,7 +203,7 @@ fn the_alerts_of_a_release_are_about_its_own_job() {
 }
 
 #[test]
-fn helm_finds_nothing_to_complain_about_in_the_chart() {
+fn helm_lint_accepts_the_chart() {
     let Some(helm) = Helm::find("helm lint") else { return };
     for values in [
         "replicas=1",
@@ -218,7 +219,7 @@ fn helm_finds_nothing_to_complain_about_in_the_chart() {
     }
 }
 
-/// With any switches: a binding to a role that is not there grants nothing, without a word.
+/// This holds for any flags: a binding to a missing role grants nothing, silently.
 #[test]
 fn every_role_that_is_bound_is_rendered() {
     let Some(helm) = Helm::find("that bound roles are rendered") else { return };
@@ -237,7 +238,7 @@ fn every_role_that_is_bound_is_rendered() {
 }
 
 #[test]
-fn values_that_the_chart_does_not_know_or_cannot_take_are_refused() {
+fn unknown_and_invalid_chart_values_are_refused() {
     let Some(helm) = Helm::find("that the chart refuses wrong values") else { return };
     for (wrong, named) in [
         ("replica=2", "replica"),
@@ -257,7 +258,7 @@ fn values_that_the_chart_does_not_know_or_cannot_take_are_refused() {
 }
 
 #[test]
-fn what_is_switched_off_is_not_rendered_and_nothing_refers_to_it() {
+fn disabled_objects_are_not_rendered_or_referenced() {
     let Some(helm) = Helm::find("what the chart's switches do") else { return };
     let kinds = |values: &[&str]| {
         let arguments: Vec<_> = values.iter().flat_map(|value| ["--set", value]).collect();
@@ -343,7 +344,7 @@ fn two_releases_share_no_object_and_no_selector() {
 }
 
 #[test]
-fn the_chart_asks_for_the_operators_image() {
+fn the_chart_requires_the_operators_image() {
     let Some(helm) = Helm::find("that the chart asks for an image") else { return };
     let output = helm.command().args(["template", NAME, CHART]).output().unwrap();
     let refused = String::from_utf8_lossy(&output.stderr);
@@ -351,7 +352,7 @@ fn the_chart_asks_for_the_operators_image() {
 }
 
 #[test]
-fn helm_3_makes_the_same_objects() {
+fn helm_3_renders_the_same_objects() {
     let Some(helm) = Helm::find("the chart with Helm 3") else { return };
     let Some(three) = helm.three() else { return };
     let rich = "metrics.serviceMonitor.enabled=true,metrics.monitoring.enabled=true,memcachedMonitoring.enabled=true,replicas=2";
@@ -363,7 +364,7 @@ fn helm_3_makes_the_same_objects() {
 
 // === How it comes and goes ===
 
-/// The chart as it used to be: an older version, whose Memcached had no number of threads.
+/// An older version of the chart, whose Memcached had no number of threads.
 fn older_chart(folder: &Path) -> String {
     let chart = folder.join("older");
     let copied = Command::new("cp").arg("-rL").arg(CHART).arg(&chart).status().unwrap();
@@ -423,7 +424,7 @@ pub fn runs(plane: &ControlPlane, deployment: &str, replicas: usize) {
 const IMAGE: [&str; 2] = ["--set", "image.repository=workload-operator"];
 const INSTALL: [&str; 4] = ["install", NAME, CHART, "--wait"];
 const UPGRADE: [&str; 4] = ["upgrade", NAME, CHART, "--wait"];
-/// Without `--wait`, which in Helm 4 can miss that an object is gone (helm/helm#31766).
+/// Without `--wait`, which in Helm 4 can miss the deletion of an object (helm/helm#31766).
 const UNINSTALL: [&str; 2] = ["uninstall", NAME];
 const SHOP: &str = "namespaced=true,watchNamespaces={shop}";
 
@@ -449,14 +450,14 @@ async fn the_chart_is_installed_upgraded_uninstalled_and_installed_again() {
     runs(plane, NAME, 2);
     what_finds_the_pods_finds_them(plane, "with-prometheus", 2);
 
-    // In a single namespace, without any cluster-wide rights: that is enough to work.
+    // In a single namespace, without cluster-wide permissions, which suffices for its work.
     assert!(there_is(plane, "clusterrole/workload-operator"));
     helm.on(plane, &[&UPGRADE[..], &["--timeout=300s", "--reset-values", "--set", SHOP]].concat());
     assert!(!there_is(plane, "clusterrole/workload-operator"));
     assert!(!there_is(plane, "servicemonitor/workload-operator"));
     a_memcached_is_served(plane).await;
 
-    // Objects that people have created outlive the release.
+    // Objects of users outlive the release.
     let shops = || plane.kubectl(&["get", "memcached/cart", "-n", "shop", "-o=name"]);
     helm.on(plane, &UNINSTALL);
     nothing_but_crds_is_left(&helm, plane);
@@ -478,7 +479,7 @@ async fn the_chart_is_installed_upgraded_uninstalled_and_installed_again() {
         shops();
     }
 
-    // A release of another name has to ask to take them over.
+    // A release of another name must explicitly take them over.
     let other = ["install", "other", CHART, "--wait", "--timeout=300s"];
     let refused = helm.try_on(plane, &other).unwrap_err();
     assert!(refused.contains("ownership"), "{refused}");
@@ -487,13 +488,13 @@ async fn the_chart_is_installed_upgraded_uninstalled_and_installed_again() {
     runs(plane, "other-workload-operator", 1);
     shops();
 
-    // Unless they are not to be kept.
+    // Unless the CRDs are not kept.
     finalizer_away(plane);
     helm.on(plane, &["uninstall", "other"]);
     plane.kubectl(&["wait", "--for=delete", "-f", "artifacts/crds/", "--timeout=300s"]);
 }
 
-/// The operator with the release's rights, in the namespace that it was given.
+/// The operator serves, with the release's permissions, in its namespace.
 async fn a_memcached_is_served(plane: &'static ControlPlane) {
     let system = World::in_existing(plane, SYSTEM).await;
     let shop = World::in_existing(plane, "shop").await;
@@ -516,7 +517,7 @@ fn nothing_but_crds_is_left(helm: &Helm, plane: &ControlPlane) {
     }
 }
 
-/// No operator is running that would remove it.
+/// No running operator would remove it.
 fn finalizer_away(plane: &ControlPlane) {
     let patch = r#"{"metadata": {"finalizers": null}}"#;
     plane.kubectl(&["patch", "memcached/cart", "-n", "shop", "--type=merge", "-p", patch]);

@@ -1,4 +1,4 @@
-//! While nothing changes, nothing is done.
+//! An idle operator does nothing.
 
 use std::time::Duration;
 
@@ -10,18 +10,18 @@ use crate::audit::operator_writes;
 use crate::operator_process::OperatorProcess;
 use crate::world::{APP, GENERIC_DAEMON, Kind, MEMCACHED, MEMCACHED_IMAGE, World, is_ready};
 
-/// Number of objects, unless IDLE_OBJECTS says otherwise: scaled to zero or on no node, so
-/// that no pod changes by itself.
+/// Number of objects, unless IDLE_OBJECTS overrides it. They are scaled to zero or match no node, so that no
+/// pod changes on its own.
 const OBJECTS: u64 = 100;
-/// Time for which it is watched, in seconds, unless IDLE_SECONDS says otherwise.
+/// Time of observation in seconds, unless IDLE_SECONDS overrides it.
 const WATCHED: u64 = 20;
-/// On a busy machine something left over from before may come late: how many times it is watched,
-/// unless IDLE_SECONDS says how long.
+/// Number of observations, unless IDLE_SECONDS sets their time. On a busy machine, earlier work can finish
+/// late.
 const TRIES: usize = 3;
-/// After this long without a write, everything that was to be done is done.
+/// Time without a write after which all work is done.
 const QUIET: Duration = Duration::from_secs(5);
 /// Maximum time without progress on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(600);
+const MAX_WAIT: Duration = Duration::from_secs(600);
 
 /// An object by its number: two out of four are Memcacheds, the others are of the other kinds.
 fn object(number: u64) -> (Kind, Value) {
@@ -56,8 +56,8 @@ pub async fn until_ready(world: &World) {
                 (most, since) = (ready, began);
             }
             let (plural, all) = (kind.plural(), all.len());
-            assert!(since.elapsed() < PATIENCE, "{ready} of {all} {plural} are Ready");
-            // Ten thousand objects are a lot to list; the API server has better things to do.
+            assert!(since.elapsed() < MAX_WAIT, "{ready} of {all} {plural} are Ready");
+            // Ten thousand objects are expensive to list for the API server.
             tokio::time::sleep(Duration::from_secs(2).max(10 * began.elapsed())).await;
         }
     }
@@ -93,9 +93,9 @@ async fn done_in(world: &World, operator: &OperatorProcess, time: Duration) -> V
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn idle_it_writes_nothing_makes_no_event_and_logs_nothing() {
+async fn an_idle_operator_writes_publishes_and_logs_nothing() {
     let world = World::new("idle", "restricted").await;
-    // One worker per kind: other tests need the API server too.
+    // One worker per kind, because other tests need the API server, too.
     let environment = [("MEMCACHED_IMAGE", MEMCACHED_IMAGE), ("WORKERS", "1")];
     let operator = world.start_operator_with(&environment).await;
     operator.logged("Ready to work").await;
@@ -103,8 +103,8 @@ async fn idle_it_writes_nothing_makes_no_event_and_logs_nothing() {
     let objects = setting("IDLE_OBJECTS").unwrap_or(OBJECTS);
     create_all(&world, objects).await;
     until_ready(&world).await;
-    // Kubernetes' own controllers and the operator's Events may still be busy.
-    let deadline = Instant::now() + PATIENCE;
+    // Kubernetes' own controllers and the operator's Events can still be busy.
+    let deadline = Instant::now() + MAX_WAIT;
     while !done_in(&world, &operator, QUIET).await.is_empty() {
         assert!(Instant::now() < deadline, "it does not come to rest");
     }
@@ -129,6 +129,6 @@ async fn idle_it_writes_nothing_makes_no_event_and_logs_nothing() {
          at most {} MiB of memory",
         peak(&operator)
     );
-    // The memory that it must make do with for ten thousand objects.
+    // The memory that must suffice for ten thousand objects.
     assert!(peak(&operator) < 64, "{} MiB of memory", peak(&operator));
 }

@@ -47,7 +47,7 @@ async fn have(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_label_that_the_administrator_names_is_inherited_and_goes_with_its_source() {
+async fn a_configured_label_is_inherited_and_removed_with_its_source() {
     let world = World::new("inherited", "baseline").await;
     let settings =
         [("MEMCACHED_IMAGE", MEMCACHED_IMAGE), ("INHERITED_LABELS", "cost,example.com/*")];
@@ -93,7 +93,7 @@ async fn a_label_that_the_administrator_names_is_inherited_and_goes_with_its_sou
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_operator_that_would_replace_its_own_labels_does_not_start() {
+async fn own_labels_cannot_be_configured_as_inherited() {
     for entry in ["app.kubernetes.io/*", "app", "a b"] {
         let output = std::process::Command::new(env!("CARGO_BIN_EXE_workload-operator"))
             .arg(format!("--inherited-labels={entry}"))

@@ -24,8 +24,7 @@ fn app(name: &str, bytes: usize) -> Value {
     json!({"metadata": {"name": name}, "spec": {"image": "a:1", "replicas": 1, "envs": envs}})
 }
 
-/// A control plane on which Apps may be larger than our CRD lets them be, as children can be: for
-/// objects without an upper bound.
+/// A control plane on which Apps can be larger than our CRD allows, like objects without an upper bound.
 async fn unbounded() -> &'static ControlPlane {
     let plane = ControlPlane::of_this_test(|| ControlPlane::private("large")).await;
     let envs = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/envs";
@@ -39,7 +38,7 @@ async fn unbounded() -> &'static ControlPlane {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_app_as_large_as_the_crd_lets_it_be_is_far_from_a_megabyte() {
+async fn the_largest_app_is_far_below_a_megabyte() {
     let (world, _operator) = World::with_operator_at("largest", "baseline").await;
     // In UTF-8 each of these characters has four bytes.
     let valued = |number: usize| json!({"name": format!("V{number:0>255}"), "value": "\u{1F600}".repeat(512)});
@@ -56,12 +55,12 @@ async fn an_app_as_large_as_the_crd_lets_it_be_is_far_from_a_megabyte() {
     let mut larger = large;
     larger["spec"]["envs"][0]["value"] = json!("x".repeat(513));
     let refused = world.dry_run(APP, larger).await.unwrap_err();
-    assert!(refused.contains("at most 65536 characters in all"), "{refused}");
+    assert!(refused.contains("at most 65536 characters of values in total"), "{refused}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes: cargo test --test contract -- --ignored"]
-async fn more_than_a_mebibyte_is_worked_on_until_etcd_takes_no_more() {
+async fn large_objects_work_up_to_the_limit_of_etcd() {
     let world = World::on(unbounded().await, "large", "baseline").await;
     let mut operator = world.start_operator().await;
     world.create(APP, app("large", 1_250_000)).await.unwrap();
@@ -74,10 +73,10 @@ async fn more_than_a_mebibyte_is_worked_on_until_etcd_takes_no_more() {
     what_etcd_does_not_take_is_tried_with_growing_pauses(&world, &mut operator).await;
 }
 
-/// It is foreign, but comes over the wire like any other: 1.45 MB as stored, 8.7 MB
-/// as JSON, because Go writes six bytes for a `<`.
+/// The object is foreign, but is received like any other: 1.45 MB as stored, 8.7 MB as JSON, because Go
+/// writes six bytes for a `<`.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deployment_that_is_six_times_as_large_in_json_keeps_nobody_from_work() {
+async fn a_foreign_deployment_with_huge_json_delays_no_reconcile() {
     let world = World::new("wide", "baseline").await;
     let labels = json!({"app": "wide"});
     let container = json!({"name": "c", "image": "a:1", "args": ["<".repeat(1_450_000)]});
@@ -99,8 +98,7 @@ async fn a_deployment_that_is_six_times_as_large_in_json_keeps_nobody_from_work(
     operator.assert_alive();
 }
 
-/// The child created for it is larger than the App itself, and so is the App with a status.
-/// It heals when it is smaller.
+/// The owned object is larger than the App itself, and so is the App with a status. A smaller App recovers.
 async fn what_etcd_does_not_take_is_tried_with_growing_pauses(
     world: &World,
     operator: &mut OperatorProcess,
@@ -112,7 +110,7 @@ async fn what_etcd_does_not_take_is_tried_with_growing_pauses(
     }
     let refused = || Some(refused_writes(world, "edge"));
     let tries = logged(|| refused().filter(|tries| passes(tries) > TRIES)).await;
-    // There is no room to say it anywhere else.
+    // It cannot be stored anywhere else.
     let said = operator.lines().iter().any(|line| line.contains("request is too large"));
     assert!(said, "the log says why: {:#?}", operator.lines());
     world.create(APP, app("other", 0)).await.unwrap();
@@ -120,8 +118,7 @@ async fn what_etcd_does_not_take_is_tried_with_growing_pauses(
     world.patch(APP, "edge", json!({"spec": {"envs": []}})).await.unwrap();
     world.until(APP, "edge", is_ready).await;
     operator.assert_alive();
-    // From the end of a reconcile to the beginning of the next. A busy machine can only make them
-    // longer.
+    // The pause between two reconciles. A busy machine can only extend it.
     let pauses: Vec<Duration> = tries
         .windows(2)
         .filter(|two| two[1].resource == "deployments")
@@ -133,7 +130,7 @@ async fn what_etcd_does_not_take_is_tried_with_growing_pauses(
     assert!(last > Duration::from_millis(1_200), "its pauses do not grow: {pauses:?}");
 }
 
-/// Each pass begins with the Deployment.
+/// Counts reconciles. Each begins with the Deployment.
 fn passes(tries: &[Entry]) -> usize {
     tries.iter().filter(|one| one.resource == "deployments").count()
 }

@@ -1,4 +1,4 @@
-//! Several replicas, one writer: judged by the API server's audit log, not by what they say.
+//! Several replicas, one writer: judged by the API server's audit log, not by the replicas' own reports.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,24 +19,24 @@ use crate::proxy::{Call, Fault, Proxy};
 use crate::servers::Second;
 use crate::stall::Stall;
 use crate::world::{
-    APP, DEPLOYMENT, LEASE, MEMCACHED, MEMCACHED_IMAGE, PATIENCE, ROLE, ROLE_BINDING, SERVICE,
+    APP, DEPLOYMENT, LEASE, MAX_WAIT, MEMCACHED, MEMCACHED_IMAGE, ROLE, ROLE_BINDING, SERVICE,
     SERVICE_ACCOUNT, World, is_ready,
 };
 
-/// Whoever takes over after a SIGKILL must first see the lease unchanged for its whole duration.
+/// After a SIGKILL, the next leader must first see the lease unchanged for its entire duration.
 const LEASE_DURATION: Duration = Duration::from_secs(15);
 
 /// Time that a busy machine may add or take away.
 const MARGIN: Duration = Duration::from_secs(10);
 
-/// As short as the safety margins for a clock at double rate allow.
+/// The shortest durations that the safety margins for a clock at double rate allow.
 const QUICK: [&str; 3] = [
     "--leader-elect-lease-duration=10s",
     "--leader-elect-renew-deadline=8s",
     "--leader-elect-retry-period=500ms",
 ];
 
-/// Three replicas, each under its own ServiceAccount: the audit log tells them apart.
+/// Three replicas, each under its own ServiceAccount, by which the audit log distinguishes them.
 pub struct Replicas {
     pub world: World,
     running: Vec<(String, OperatorProcess)>,
@@ -53,12 +53,12 @@ impl Replicas {
         replicas
     }
 
-    /// The accounts of replica-0, replica-1 and replica-2, which do not run.
+    /// The accounts of replica-0, replica-1 and replica-2, which do not run yet.
     pub async fn none(namespace: &str) -> Replicas {
         Replicas::none_in(World::new(namespace, "restricted").await).await
     }
 
-    /// The same in a namespace that there is.
+    /// The same in an existing namespace.
     pub async fn none_in(world: World) -> Replicas {
         for rule in lease_roles() {
             world.create(ROLE, rule).await.unwrap();
@@ -82,7 +82,7 @@ impl Replicas {
         Replicas { world, running: Vec::new() }
     }
 
-    /// Starts the replica of this name, and waits until its informers are as warm as the leader's.
+    /// Starts the replica of this name, and waits until its informers are as current as the leader's.
     pub async fn run(&mut self, name: &str, flags: &[&str]) {
         let kubeconfig = self.world.kubeconfig_of(name).await;
         self.run_with(name, &kubeconfig, flags).await;
@@ -100,8 +100,7 @@ impl Replicas {
         self.running.push((name.to_owned(), operator));
     }
 
-    /// Waits until somebody other than `but` holds the Lease, and takes that replica out of the
-    /// list.
+    /// Waits until a replica other than `but` holds the Lease, and removes that replica from the list.
     pub async fn leader_but(&mut self, but: &str) -> (String, OperatorProcess) {
         let lease = self.world.until(LEASE, "workload-operator", |lease| {
             let holder = holder(lease);
@@ -112,7 +111,7 @@ impl Replicas {
         self.running.swap_remove(at.unwrap_or_else(|| panic!("{name} leads and does not run")))
     }
 
-    /// Takes any replica out of the list.
+    /// Removes any replica from the list.
     pub fn any(&mut self) -> OperatorProcess {
         self.running.pop().expect("one runs").1
     }
@@ -127,7 +126,7 @@ impl Replicas {
     /// All requests of the three, in order of arrival.
     fn asked(&self) -> Vec<Entry> {
         let prefix = format!("system:serviceaccount:{}:replica-", self.world.namespace);
-        Audit::whole().of(&self.world, &prefix, |_| true)
+        Audit::from_start().of(&self.world, &prefix, |_| true)
     }
 
     /// Their writes that the API server accepted.
@@ -142,8 +141,8 @@ impl Replicas {
         first.unwrap_or_else(|| panic!("{name} has not written the Lease since {since}")).received
     }
 
-    /// Every write lies within a term of its writer: the last write to the Lease before it is the
-    /// writer's, and no other writer's comes before it is done.
+    /// Asserts that every write is within a term of its writer: the writer made the last write to the Lease
+    /// before it, and no other replica writes to the Lease before it is done.
     pub fn assert_one_writer_at_a_time(&self) {
         let all = self.accepted();
         let terms: Vec<&Entry> = all.iter().filter(|write| is_of_lease(write)).collect();
@@ -192,7 +191,7 @@ pub fn since(earlier: Timestamp, later: Timestamp) -> Duration {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_next_leader_follows_at_once_after_sigterm_and_within_the_lease_after_sigkill() {
+async fn failover_is_immediate_after_sigterm_and_bounded_after_sigkill() {
     let mut replicas = Replicas::start("takeover", &[]).await;
     let (first, process) = replicas.leader_but("").await;
     replicas.give_work("one").await;
@@ -200,11 +199,11 @@ async fn the_next_leader_follows_at_once_after_sigterm_and_within_the_lease_afte
     let ended = Timestamp::now();
     assert_eq!(process.terminate().await, Some(0));
     let (second, process) = replicas.leader_but(&first).await;
-    // Work first: a write appears in the log a little after its effect can be seen.
+    // Work comes first, because a write appears in the log after its effect becomes visible.
     replicas.give_work("two").await;
     let took = since(ended, replicas.took_over(&second, ended));
-    // In less than 3 s; the elector's own tests assert that, with virtual time. Here: it was
-    // released, since its expiry was not awaited.
+    // It takes less than 3 s, as the elector's own tests assert with virtual time. This shows that the Lease
+    // was released, because its expiry was not awaited.
     println!("SIGTERM to the next leader took {took:?}");
     assert!(took < LEASE_DURATION - MARGIN, "SIGTERM to the next leader took {took:?}");
 
@@ -223,7 +222,7 @@ async fn the_next_leader_follows_at_once_after_sigterm_and_within_the_lease_afte
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_that_was_paused_for_30_s_writes_nothing_before_it_leads_again() {
+async fn a_suspended_leader_writes_nothing_before_it_leads_again() {
     let mut replicas = Replicas::start("paused-leader", &QUICK).await;
     let (first, paused) = replicas.leader_but("").await;
     replicas.give_work("before").await;
@@ -231,7 +230,7 @@ async fn a_leader_that_was_paused_for_30_s_writes_nothing_before_it_leads_again(
     paused.signal(Signal::STOP);
     let stopped = Instant::now();
     let (second, process) = replicas.leader_but(&first).await;
-    // While it is paused, work for it piles up in its watches.
+    // While it is suspended, events queue up in its watches.
     replicas.give_work("meanwhile").await;
     replicas.world.patch(MEMCACHED, "before", json!({"spec": {"size": 3}})).await.unwrap();
     tokio::time::sleep_until(stopped + Duration::from_secs(30)).await;
@@ -242,7 +241,7 @@ async fn a_leader_that_was_paused_for_30_s_writes_nothing_before_it_leads_again(
     replicas.give_work("after").await;
     replicas.world.until(MEMCACHED, "before", |m| m["status"]["size"] == 2).await;
 
-    // The others go: it has to lead, and work, once more.
+    // The others terminate, so it must lead and work once more.
     replicas.running.clear();
     assert_eq!(process.terminate().await, Some(0));
     let again = replicas.world.until(LEASE, "workload-operator", |lease| holder(lease) == first);
@@ -259,7 +258,7 @@ async fn a_leader_that_was_paused_for_30_s_writes_nothing_before_it_leads_again(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_leads_is_told_as_events_of_the_lease_and_no_log_line_is_an_error() {
+async fn leader_changes_are_events_of_the_lease_and_not_errors() {
     let mut replicas = Replicas::start("lease-events", &[]).await;
     let (first, process) = replicas.leader_but("").await;
     let lease = replicas.world.get(LEASE, "workload-operator").await.unwrap();
@@ -295,7 +294,7 @@ async fn who_leads_is_told_as_events_of_the_lease_and_no_log_line_is_an_error() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_queues_of_a_standby_stay_empty_whatever_comes_and_goes() {
+async fn the_queues_of_a_standby_remain_empty() {
     let mut replicas = Replicas::start("idle-standby", &[]).await;
     let (_, _leader) = replicas.leader_but("").await;
     replicas.give_work("cart").await;
@@ -310,7 +309,7 @@ async fn the_queues_of_a_standby_stay_empty_whatever_comes_and_goes() {
     let last = world.patch(SERVICE, "the-last", last).await.unwrap();
     let last: f64 = last["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
     for (name, standby) in &replicas.running {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + MAX_WAIT;
         let metrics = loop {
             let (_, metrics) = get(standby, "metrics", "/metrics").await;
             let seen = number(&metrics, r#"reflector_last_resource_version{name="services"}"#);
@@ -333,9 +332,9 @@ fn number(metrics: &str, series: &str) -> f64 {
     line.unwrap_or_else(|| panic!("no {series} in {metrics}")).trim().parse().unwrap()
 }
 
-/// Somebody writes another holder into the Lease and never renews it.
+/// Another client writes a different holder into the Lease and never renews it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_whose_lease_was_taken_from_it_stops_until_one_of_them_leads_again() {
+async fn a_leader_that_loses_its_lease_stops_writing() {
     let mut replicas = Replicas::start("stolen-lease", &QUICK).await;
     let (_, mut robbed) = replicas.leader_but("").await;
     replicas.give_work("before").await;
@@ -353,13 +352,13 @@ async fn a_leader_whose_lease_was_taken_from_it_stops_until_one_of_them_leads_ag
     replicas.give_work("after").await;
 
     let all = replicas.asked();
-    let again = all.iter().find(|e| is_of_lease(e) && is_taken(e) && e.received > stolen);
+    let again = all.iter().find(|e| is_of_lease(e) && is_acquired(e) && e.received > stolen);
     let again = again.expect("one of them leads again").received;
     let writes = || replicas.accepted().into_iter().filter(|w| !is_of_lease(w));
     let between: Vec<Entry> =
         writes().filter(|w| w.received > noticed && w.received < again).collect();
     assert!(between.is_empty(), "written while the thief held the Lease: {between:#?}");
-    // Before that, it was seen unchanged for its whole duration.
+    // Before that, the replica saw it unchanged for its entire duration.
     assert!(since(stolen, again) > Duration::from_secs(5), "{stolen} {again}");
     assert!(writes().any(|w| w.received > again), "whoever leads then has done the work");
     robbed.assert_alive();
@@ -370,7 +369,7 @@ async fn a_leader_whose_lease_was_taken_from_it_stops_until_one_of_them_leads_ag
 }
 
 /// Returns whether a replica has written to the Lease.
-fn is_taken(entry: &Entry) -> bool {
+fn is_acquired(entry: &Entry) -> bool {
     entry.is_write() && entry.is_accepted()
 }
 
@@ -379,10 +378,10 @@ fn now() -> String {
     Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
 }
 
-/// A Lease that somebody empties, or whose duration somebody lowers, while its holder stands still:
-/// the holder may believe for seconds that it leads.
+/// A client empties a Lease, or lowers its duration, while its holder is suspended: the holder can believe
+/// for seconds that it leads.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lease_that_was_edited_is_not_taken_before_its_duration_has_passed() {
+async fn an_edited_lease_is_not_acquired_before_its_duration_is_over() {
     let mut replicas = Replicas::start("edited-lease", &[]).await;
     for edit in [json!(null), json!({"leaseDurationSeconds": 1})] {
         let (name, leader) = replicas.leader_but("").await;
@@ -402,7 +401,7 @@ async fn a_lease_that_was_edited_is_not_taken_before_its_duration_has_passed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lease_writes_of_two_and_a_half_seconds_leave_a_leader() {
+async fn slow_lease_writes_do_not_end_leadership() {
     let world = World::new("slow-lease", "restricted").await;
     for rule in lease_roles() {
         world.create(ROLE, rule).await.unwrap();
@@ -426,7 +425,7 @@ async fn lease_writes_of_two_and_a_half_seconds_leave_a_leader() {
     let image = [("MEMCACHED_IMAGE", MEMCACHED_IMAGE)];
     let operator = OperatorProcess::start(&kubeconfig, &arguments, &image);
     operator.logged("Ready to work").await;
-    // It works for a while, and loses the lease at no moment: its log has no suspension.
+    // It works for a while, and never loses the lease: its log reports no suspension.
     for n in 0..4 {
         let name = format!("cart-{n}");
         world
@@ -441,10 +440,10 @@ async fn lease_writes_of_two_and_a_half_seconds_leave_a_leader() {
     assert!(lease["spec"]["leaseTransitions"].as_i64().unwrap_or_default() <= 1, "{lease:#}");
 }
 
-/// The leader's connections in the pool die when they are used, and new ones get no further than TLS:
-/// what waits for them must not be sent once they work again, under the next leader.
+/// The pooled connections of the leader break when they are used, and new ones get no further than TLS.
+/// Requests that wait for a connection must not be sent under the next leader.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_that_waits_for_its_connection_is_not_sent_under_the_next_leader() {
+async fn a_write_waiting_for_a_connection_is_not_sent_after_failover() {
     let mut replicas = Replicas::none("stalled-tls").await;
     let way = Stall::to(replicas.world.plane().address()).await;
     let through = format!("https://{}", way.address);
@@ -454,7 +453,7 @@ async fn a_write_that_waits_for_its_connection_is_not_sent_under_the_next_leader
     replicas.run("replica-1", &[]).await;
 
     way.stand_new();
-    // Its watches still tell it of work.
+    // Its watches still deliver events.
     let size = |size: i32| json!({"spec": {"size": size}});
     replicas.world.patch(MEMCACHED, "before", size(2)).await.unwrap();
     let lease = replicas.world.until(LEASE, "workload-operator", |l| holder(l) == "replica-1");
@@ -463,10 +462,10 @@ async fn a_write_that_waits_for_its_connection_is_not_sent_under_the_next_leader
     assert!(waiting > 1, "a renewal and a write wait for connections: {waiting}");
     way.go_on();
     replicas.world.until(MEMCACHED, "before", |m| m["status"]["size"] == 2).await;
-    // It is heard again, as a standby.
+    // Its requests succeed again, as a standby.
     let stalled = &replicas.running[0].1;
     let stands_by = || async { get(stalled, "health", "/readyz?verbose").await.1 };
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + MAX_WAIT;
     while !stands_by().await.contains("standby of replica-1") {
         assert!(Instant::now() < deadline, "{}", stands_by().await);
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -477,7 +476,7 @@ async fn a_write_that_waits_for_its_connection_is_not_sent_under_the_next_leader
 
 /// Kubernetes 1.37 answers a consistent list with 429 while its watch cache is behind.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_leader_writes_only_after_lists_that_were_first_answered_with_429() {
+async fn a_new_leader_retries_refused_lists_before_it_writes() {
     const REFUSED: usize = 12;
     let mut replicas = Replicas::none("busy-lists").await;
     replicas.run("replica-0", &[]).await;
@@ -495,11 +494,11 @@ async fn a_new_leader_writes_only_after_lists_that_were_first_answered_with_429(
     replicas.assert_one_writer_at_a_time();
 }
 
-/// The standby uses another API server. Its watch of Apps is silent there, that of Deployments is not:
-/// it would see a Deployment of the newer spec beside an App of the older one, and apply that.
+/// The standby uses another API server, on which only its watch of Apps is stalled. It would see a Deployment
+/// of the newer spec and an App of the older one, and apply the older spec.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "has a control plane of its own: cargo test --test contract -- --ignored"]
-async fn a_new_leader_does_not_revert_what_the_last_one_wrote() {
+async fn a_new_leader_does_not_revert_the_writes_of_its_predecessor() {
     let plane = ControlPlane::of_this_test(|| ControlPlane::private("takeover-revert")).await;
     let world = World::on(plane, "takeover-revert", "baseline").await;
     let etcd = Stall::to(plane.etcd()).await;
@@ -551,7 +550,7 @@ async fn a_new_leader_does_not_revert_what_the_last_one_wrote() {
     assert_eq!(first.terminate().await, Some(0));
     let leads = |lease: &Value| holder(lease) == "second";
     world.until(LEASE, "workload-operator", leads).await;
-    // It works, which takes a list of what is there now: streaming lists are held as watches are.
+    // Its work requires a list of the current state, because streaming lists are stalled like watches.
     world.patch(APP, "shop", json!({"spec": {"image": "a:3"}})).await.unwrap();
     world.until(DEPLOYMENT, "shop", image("a:3")).await;
     changes.abort();
@@ -559,8 +558,8 @@ async fn a_new_leader_does_not_revert_what_the_last_one_wrote() {
     assert_lists_come_before_work(&proxy.calls(), &["apps", "deployments", "services", "pods"]);
 }
 
-/// After a process has the Lease, it lists the kinds that a controller reads before that one writes.
-/// The controllers do not wait for each other.
+/// Asserts that a process with the Lease lists the kinds that a controller reads before that controller
+/// writes. The controllers do not wait for each other.
 fn assert_lists_come_before_work(calls: &[Call], kinds: &[&str]) {
     let leads = calls.iter().position(|c| c.verb == "patch" && c.object.starts_with("leases"));
     let since = &calls[leads.expect("it leads")..];

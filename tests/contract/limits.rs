@@ -11,18 +11,18 @@ use crate::operator_process::{OperatorProcess, command};
 use crate::unchecked::not_checked;
 use crate::world::{MEMCACHED, MEMCACHED_IMAGE, World, is_ready};
 
-/// Number of objects, unless LIMITED_OBJECTS says otherwise; they are those of idle.rs.
+/// Number of objects, unless LIMITED_OBJECTS overrides it. They are those of idle.rs.
 const OBJECTS: u64 = 16;
 /// In bytes.
 const MEMORY: u64 = 64 << 20;
-/// In percent of one processor, unless LIMITED_PERCENT says otherwise.
+/// In percent of one processor, unless LIMITED_PERCENT overrides it.
 const PERCENT: u64 = 5;
 /// Maximum time of a start: a debug build with a twentieth of a busy processor.
-const PATIENCE: Duration = Duration::from_secs(600);
+const MAX_WAIT: Duration = Duration::from_secs(600);
 
-/// Everything there is to know, and to do, comes at once, at the start.
+/// All events and all work arrive at the start.
 #[tokio::test(flavor = "multi_thread")]
-async fn with_64_mib_and_a_twentieth_of_a_processor_it_does_all_there_is_to_do() {
+async fn the_operator_works_with_64_mib_and_50_millicores() {
     let percent = setting("LIMITED_PERCENT").unwrap_or(PERCENT);
     let cgroup = match Cgroup::new(MEMORY, percent) {
         Ok(cgroup) => cgroup,
@@ -36,7 +36,7 @@ async fn with_64_mib_and_a_twentieth_of_a_processor_it_does_all_there_is_to_do()
     let began = Instant::now();
     let mut operator = start_in(&cgroup, &world).await;
     let ready = operator.line(|line| line.contains("Ready to work"));
-    timeout(PATIENCE, ready).await.expect("its informers sync");
+    timeout(MAX_WAIT, ready).await.expect("its informers sync");
     until_ready(&world).await;
     let took = began.elapsed();
     world.patch(MEMCACHED, "idle-0", json!({"spec": {"size": 1}})).await.unwrap();

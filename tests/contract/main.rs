@@ -1,14 +1,14 @@
-//! The contract, sentence by sentence, on a real control plane.
+//! The contract, tested on a real control plane.
 //!
-//! kube-apiserver, etcd, kube-controller-manager, kube-scheduler and kwok's nodes are started once
-//! for the whole run by hack/controlplane.sh and end with this process. Each test has its own
-//! namespace (with Pod Security `restricted` enforced unless it says otherwise) and, in it, its own
-//! operator: the shipped binary as a separate process under its own ServiceAccount, with exactly
-//! the rights in artifacts/rbac/. Tests wait for events of the API server, never for time.
+//! hack/controlplane.sh starts kube-apiserver, etcd, kube-controller-manager, kube-scheduler and kwok's nodes
+//! once for the entire run. They end with this process. Each test has its own namespace, with Pod Security
+//! `restricted` by default, and its own operator in it: the shipped binary as a separate process under its
+//! own ServiceAccount, with exactly the permissions in artifacts/rbac/. Tests wait for events of the API
+//! server, not for a fixed time.
 
-// A test binary exports nothing; `pub` marks what a module offers to the others.
+// A test binary exports nothing; `pub` marks the interface of a module.
 #![allow(unreachable_pub)]
-// A test that meets something unexpected has failed.
+// An unexpected result fails the test.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::needless_pass_by_value)]
 
 mod control_plane;
@@ -58,7 +58,7 @@ mod plan;
 mod command_line;
 mod scripts;
 mod packaging;
-mod rights_taken;
+mod missing_permissions;
 mod helm;
 mod upgrade;
 mod olm;
@@ -69,7 +69,7 @@ mod unchecked;
 mod argocd;
 mod documented;
 
-// Disturbances that it survives.
+// Disturbances that the operator survives.
 mod proxy;
 mod black_hole;
 mod audit;
@@ -88,7 +88,7 @@ mod fairness;
 mod pace;
 mod large;
 mod memory;
-mod taken_away;
+mod missing_dependencies;
 mod restore;
 mod namespace_deletion;
 mod wall_clock;

@@ -12,7 +12,7 @@ fn is_available(object: &Value) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_walk_through_size_2_then_3_then_refused_4_then_everything_gone() {
+async fn a_memcached_is_created_scaled_bounded_and_deleted() {
     let (world, _operator) = World::with_operator("walk-through").await;
     let sample = std::fs::read_to_string("artifacts/examples/memcached.yaml").unwrap();
     let sample: Value = serde_yaml_ng::from_str(&sample).unwrap();
@@ -50,7 +50,7 @@ async fn the_walk_through_size_2_then_3_then_refused_4_then_everything_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_untouched_memcached_is_honest_before_any_controller_ran() {
+async fn a_memcached_that_no_controller_has_seen_is_not_ready() {
     let world = World::new("untouched", "restricted").await;
     let created = world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
     assert_eq!(created["status"]["observedGeneration"], -1);
@@ -68,7 +68,7 @@ async fn an_untouched_memcached_is_honest_before_any_controller_ran() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_evicted_pod_is_no_node_and_with_another_in_its_place_it_is_ready_again() {
+async fn an_evicted_pod_is_removed_from_the_nodes_and_replaced() {
     let (world, _operator) = World::with_operator("evicted").await;
     world.create(MEMCACHED, memcached("cart", 3)).await.unwrap();
     let after = world.evict_a_pod("cart").await;
@@ -84,7 +84,7 @@ async fn an_evicted_pod_is_no_node_and_with_another_in_its_place_it_is_ready_aga
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn quota_that_forbids_is_told_and_heals_when_it_is_raised() {
+async fn a_quota_is_reported_and_recovers() {
     let world = World::new("quota", "restricted").await;
     world.forbid("tight", "count/deployments.apps").await;
     let _operator = world.start_operator().await;
@@ -107,7 +107,7 @@ async fn quota_that_forbids_is_told_and_heals_when_it_is_raised() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_disruption_budget_comes_is_restored_and_goes_with_its_field() {
+async fn a_disruption_budget_is_created_restored_and_deleted() {
     let (world, _operator) = World::with_operator("budget").await;
     let mut memcached = memcached("cart", 2);
     memcached["spec"]["podDisruptionBudget"] = json!({"maxUnavailable": 1});
@@ -115,10 +115,11 @@ async fn a_disruption_budget_comes_is_restored_and_goes_with_its_field() {
     let budget = world.until(BUDGET, "cart", |_| true).await;
     let selector = json!({"cache.example.com/memcached": "cart"});
     assert_eq!(budget["spec"]["selector"]["matchLabels"], selector);
-    // The eviction API reads it: one of two may go, and not the other before the first is back.
+    // The eviction API reads it: one of two pods can be evicted, and the other only after the first has been
+    // replaced.
     world.until(BUDGET, "cart", |budget| budget["status"]["disruptionsAllowed"] == 1).await;
 
-    // Both bounds at once are refused, so a bound that was set by hand goes.
+    // Both bounds together are refused, so a manual bound is removed.
     let by_hand = json!([{"op": "remove", "path": "/spec/maxUnavailable"},
         {"op": "add", "path": "/spec/minAvailable", "value": 2}]);
     let by_hand = by_hand.to_string();
@@ -154,7 +155,7 @@ async fn the_samples_for_production_become_ready() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_autoscaler_scales_a_memcached_by_its_scale_subresource_and_nobody_reverses_it() {
+async fn the_scale_subresource_scales_a_memcached_permanently() {
     let (world, _operator) = World::with_operator("autoscaled").await;
     let object = json!({"metadata": {"name": "cart"}, "spec": {"size": 1}});
     world.create(MEMCACHED, object).await.unwrap();
@@ -174,7 +175,7 @@ async fn an_autoscaler_scales_a_memcached_by_its_scale_subresource_and_nobody_re
     }
     let refused = world.patch_at(&path, json!({"spec": {"replicas": 4}})).await.unwrap_err();
     assert!(refused.contains("spec.size"), "{refused}");
-    // The scale that an autoscaler reads to find and count the pods.
+    // An autoscaler reads the scale subresource to find and count the pods.
     let get = (http::Method::GET, "application/json", Value::Null);
     let scale = world.send(get.0, &path, get.1, get.2).await.unwrap();
     assert_eq!(scale["status"]["replicas"], 1);

@@ -1,4 +1,4 @@
-//! The memory that objects of others take.
+//! The memory that foreign objects take.
 
 use std::collections::HashMap;
 
@@ -8,16 +8,16 @@ use crate::idle::setting;
 use crate::operator_process::OperatorProcess;
 use crate::world::{APP, DEPLOYMENT, MEMCACHED_IMAGE, World, is_ready};
 
-/// Number of Deployments of others, unless FOREIGN_DEPLOYMENTS says otherwise.
+/// Number of foreign Deployments, unless FOREIGN_DEPLOYMENTS overrides it.
 const FOREIGN: u64 = 200;
-/// The bytes of environment in each of them, unless FOREIGN_BYTES says otherwise. etcd accepts
-/// 1.5 MiB; all of them together would not fit into the operator's limit of 256 MiB.
+/// Bytes of environment in each of them, unless FOREIGN_BYTES overrides it. etcd accepts 1.5 MiB. All of them
+/// together would exceed the operator's limit of 256 MiB.
 const BYTES: u64 = 1_200_000;
-/// Growth of the operator that all of them together may cause, in KiB: the buffers for one object
-/// at a time, of which the allocator keeps some for each thread, and a few hundred bytes for each.
+/// Maximum growth of the operator by all of them, in KiB: buffers for one object at a time, of which the
+/// allocator keeps some for each thread, and a few hundred bytes for each object.
 const ALLOWED: u64 = 40 << 10;
 
-/// A foreign Deployment. It is paused, so that no ReplicaSet repeats its weight.
+/// A foreign Deployment. It is paused, so that no ReplicaSet duplicates its size.
 fn foreign(number: u64, bytes: usize) -> Value {
     let labels = json!({"app": "foreign"});
     // All are different, so that nothing is shared.
@@ -42,7 +42,7 @@ fn memory(operator: &OperatorProcess) -> (u64, u64) {
     (kib("VmRSS"), kib("VmHWM"))
 }
 
-/// Waits until the operator has handled what came before: events arrive in order.
+/// Waits until the operator has handled all earlier events, which arrive in order.
 async fn fence(world: &World, name: &str) {
     let spec = json!({"image": "a:1", "replicas": 0});
     world.create(APP, json!({"metadata": {"name": name}, "spec": spec})).await.unwrap();
@@ -51,7 +51,7 @@ async fn fence(world: &World, name: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes: cargo test --test contract -- --ignored"]
-async fn foreign_deployments_of_a_megabyte_take_no_memory() {
+async fn large_foreign_deployments_take_no_memory() {
     let world = World::new("foreign-memory", "baseline").await;
     let environment = [("MEMCACHED_IMAGE", MEMCACHED_IMAGE)];
     let operator = world.start_operator_with(&environment).await;
@@ -75,7 +75,7 @@ async fn foreign_deployments_of_a_megabyte_take_no_memory() {
         "{foreigners} Deployments of {bytes} bytes: (now, at most) in KiB {alone:?} without them, \
          {watched:?} after they came over the watch, {listed:?} after a restart"
     );
-    // They would slow down every list of the other tests.
+    // Otherwise they would slow down every list of the other tests.
     for number in 0..foreigners {
         world.delete(DEPLOYMENT, &format!("foreign-{number}")).await;
     }

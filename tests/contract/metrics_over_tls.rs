@@ -1,4 +1,4 @@
-//! Metrics over TLS: the operator asks the API server who may read them, with the rights in
+//! Metrics over TLS: the operator authorizes clients with the API server, with the permissions in
 //! artifacts/rbac/metrics.yaml.
 
 use std::path::{Path, PathBuf};
@@ -23,14 +23,14 @@ use crate::http::fetch_over;
 use crate::monitoring::{Prometheus, program};
 use crate::operator_process::OperatorProcess;
 use crate::packaging::objects;
-use crate::world::{PATIENCE, SERVICE_ACCOUNT, World};
+use crate::world::{MAX_WAIT, SERVICE_ACCOUNT, World};
 
 const CERTIFICATE: &str = "crates/machinery/src/metrics/tls/test-cert.pem";
 const KEY: &str = "crates/machinery/src/metrics/tls/test-key.pem";
 const AUTH: &str = "workload-operator-metrics-auth";
 const READER: &str = "workload-operator-metrics-reader";
 
-/// Accepts every certificate, as a scraper with `insecureSkipVerify`.
+/// Accepts every certificate, like a scraper with `insecureSkipVerify`.
 #[derive(Debug)]
 struct AnyCertificate;
 
@@ -124,12 +124,12 @@ fn bind(world: &World, role: &str, account: &str) {
     );
 }
 
-/// Waits until the API server has noticed a binding: answers are cached for a minute.
+/// Waits until the API server has noticed a binding: responses are cached for a minute.
 async fn until_may(world: &World, account: &str, what: &[&str]) {
     let who = format!("--as=system:serviceaccount:{}:{account}", world.namespace);
     let question = [&["auth", "can-i", &who][..], what].concat();
-    let deadline = Instant::now() + PATIENCE;
-    // It exits with 1 as long as the answer is no.
+    let deadline = Instant::now() + MAX_WAIT;
+    // It exits with 1 while access is denied.
     while world.plane().try_kubectl(&question).is_err() {
         assert!(Instant::now() < deadline, "{account} may not {what:?}");
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -137,7 +137,7 @@ async fn until_may(world: &World, account: &str, what: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn over_tls_only_those_read_the_metrics_whom_the_api_server_lets() {
+async fn only_clients_that_the_api_server_authorizes_can_read_secure_metrics() {
     let world = World::new("metrics-tls", "restricted").await;
     for file in ["artifacts/rbac/metrics.yaml", "artifacts/rbac/metrics-reader.yaml"] {
         let text = std::fs::read_to_string(file).unwrap();
@@ -152,7 +152,7 @@ async fn over_tls_only_those_read_the_metrics_whom_the_api_server_lets() {
     bind(&world, READER, "reader");
     until_may(&world, "reader", &["get", "/metrics"]).await;
 
-    // Without its rights it cannot ask, lets no client in, and says what to do.
+    // Without its permissions, it cannot authorize clients, so it refuses all and reports the remedy.
     let files = [("METRICS_CERTIFICATE", CERTIFICATE), ("METRICS_KEY", KEY)];
     let (operator, address) = start(&world, &files).await;
     assert_eq!(scrape(&address, Some(&reader)).await.0, 503);
@@ -190,7 +190,7 @@ fn file_of(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// As the ServiceMonitors specify: https, the certificate to trust if there is one, a token.
+/// Scrapes as the ServiceMonitors specify: https, the certificate to trust if there is one, a token.
 async fn by_prometheus(address: &str, token: &str, tls: &Value) {
     let Some(program) = program("prometheus", "a scrape over TLS by a real Prometheus") else {
         return;

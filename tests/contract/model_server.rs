@@ -1,5 +1,4 @@
-//! `testing::Server`, against which the cache is tested, behaves like the real
-//! one.
+//! `testing::Server`, against which the cache is tested, behaves like the real API server.
 //!
 //! The same random requests go to both: creates, updates, merge and JSON patches, applies by two
 //! managers, deletes and their preconditions, finalizers, the status subresource, what the schema
@@ -31,12 +30,12 @@ use trace::{Entry, first_difference};
 
 use crate::control_plane::ControlPlane;
 use crate::etcd;
-use crate::world::PATIENCE;
+use crate::world::MAX_WAIT;
 use controller_machinery::testing::Server;
 
 /// Objects that both servers store: the kind of tests/cache.
 const THINGS: &str = "/apis/test.example.com/v1";
-/// One is a prefix of another, and the same goes for the names: it shows in the order of lists.
+/// One is a prefix of the other, and so are the names, because this affects the order of lists.
 const NAMESPACES: [&str; 2] = ["model", "model-x"];
 const NAMES: [&str; 3] = ["a", "a-b", "b"];
 
@@ -47,11 +46,11 @@ const FENCES: [(&str, &str); 3] = [
     ("fence-blue", r#"{"color": "blue", "value": "0"}"#),
 ];
 
-/// Number of scripts by default: what fits into half a minute.
+/// Number of scripts by default: as many as fit into half a minute.
 const SEEDS: u64 = 20;
 
-/// A control plane without controllers: only the API server is compared, and here no compaction by
-/// another client interferes.
+/// A control plane without controllers: only the API server is compared, and no other client triggers a
+/// compaction.
 async fn plane() -> &'static ControlPlane {
     static PLANE: OnceLock<ControlPlane> = OnceLock::new();
     static ONE_AT_A_TIME: tokio::sync::OnceCell<()> = tokio::sync::OnceCell::const_new();
@@ -76,11 +75,11 @@ fn model(seed: u64) -> Server {
     server
 }
 
-/// The tests write to the same namespaces.
+/// Serializes the tests, which write to the same namespaces.
 static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_model_answers_as_the_real_api_server_does() {
+async fn the_model_responds_like_the_real_api_server() {
     let var = |name: &str| std::env::var(name).ok().and_then(|value| value.parse().ok());
     let first: u64 = var("MODEL_SEED").unwrap_or(0);
     let plane = plane().await;
@@ -125,13 +124,13 @@ async fn fence(side: &mut Side, entries: &mut Vec<Entry>) {
         }
     }
     for entry in entries {
-        entry.settle(PATIENCE).await;
+        entry.finish(MAX_WAIT).await;
     }
 }
 
-/// A list is begun page by page, and everything old is compacted away before it continues.
+/// A list is read page by page, and all old versions are compacted before it continues.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_compacted_away_is_gone_in_the_same_words() {
+async fn the_model_reports_compacted_versions_like_the_real_server() {
     let plane = plane().await;
     let _alone = ALONE.lock().await;
     let (mut real, mut model) = (Side::real(plane).await, Side::model(model(1)));
@@ -144,8 +143,8 @@ async fn what_is_compacted_away_is_gone_in_the_same_words() {
         entries.push(side.perform(&Request::create("model-x", "b", json!({}))).await);
     }
     etcd::compact(plane).await;
-    // The API server learns of it within 15 s.
-    tokio::time::timeout(PATIENCE, async {
+    // The API server notices it within 15 s.
+    tokio::time::timeout(MAX_WAIT, async {
         while real.perform(&exact(3)).await.code != 410 {
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
@@ -162,14 +161,14 @@ async fn what_is_compacted_away_is_gone_in_the_same_words() {
     assert_eq!(first_difference(&traces.0, &traces.1), None);
 }
 
-/// The list exactly as it was at the version of an answer.
+/// The list exactly as it was at the version of a response.
 fn exact(answer: usize) -> Request {
     let at = ("resourceVersion", Query::Version(Version::At(answer)));
     Request::list(None, vec![at, ("resourceVersionMatch", Query::text("Exact"))])
 }
 
-/// Exact lists and pages from before; the token that comes with a refusal, which continues with the
-/// current state; a list that may be newer; a watch from before all remembered events.
+/// Requests after a compaction: exact lists and pages from before; the token of a refusal, which continues
+/// with the current state; a list that can be newer; a watch from before all remembered events.
 fn after_compaction() -> Vec<Request> {
     let rest = |token| Request::list(None, vec![("continue", Query::Token(token))]);
     let watch = |query| Request::list(None, query).watched();
@@ -190,9 +189,9 @@ fn absent(value: &Value) -> bool {
     value.is_null()
 }
 
-/// For some kinds it answers with the object that is gone, for others with a Status.
+/// For some kinds, the API server responds with the deleted object, for others with a Status.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_delete_tells_of_a_service_as_of_any_kind_whether_it_is_gone() {
+async fn a_delete_reports_for_every_kind_whether_the_object_remains() {
     let config = client::config(Some(plane().await.kubeconfig()), None).await.unwrap();
     let real = Client::new(config, Options::default()).unwrap();
     let model = Client::from_service(Server::new(1), Options::default());
@@ -217,7 +216,7 @@ struct ConfigMap {
 }
 workload_operator::view!(ConfigMap: Kind::namespaced("", "v1", "ConfigMap", "configmaps"));
 
-/// Creates such an object, deletes it, and returns what the client says about that.
+/// Creates such an object, deletes it, and returns the client's result of the deletion.
 async fn deleted<V: Resource>(client: &Client, name: &str, finalizers: Value) -> Deletion {
     let key = ObjectKey::new(NAMESPACES[0], name);
     let mut body = json!({
@@ -246,7 +245,7 @@ workload_operator::view!(Backup: Kind::namespaced("nobody.example.com", "v1", "B
 
 /// A child whose CustomResourceDefinition is missing must not be retried like a conflict.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kind_that_is_not_served_is_told_from_an_object_that_is_missing() {
+async fn an_unserved_kind_is_distinguished_from_a_missing_object() {
     let config = client::config(Some(plane().await.kubeconfig()), None).await.unwrap();
     let real = Client::new(config, Options::default()).unwrap();
     let key = ObjectKey::new(NAMESPACES[0], "none");
@@ -269,7 +268,7 @@ async fn a_kind_that_is_not_served_is_told_from_an_object_that_is_missing() {
     }
 }
 
-/// Defaults have no owner, so that the model need not know them.
+/// Defaults have no owner, so the model does not need to know them.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_apply_of_built_in_kinds_gives_the_same_owners() {
     let plane = plane().await;

@@ -1,8 +1,8 @@
-//! Monitoring of the operator: a real Prometheus scrapes it and evaluates every expression of the
-//! dashboard and the alerts, and the real promtool judges metrics and alerts.
+//! Monitoring of the operator: a real Prometheus scrapes it and evaluates every expression of the dashboard
+//! and the alerts, and the real promtool checks metrics and alerts.
 //!
-//! Both come from Debian's package `prometheus`. Without them, the tests that need them say what
-//! was not checked, and pass.
+//! Both are in Debian's package `prometheus`. Without them, the tests that need them report what was not
+//! checked, and pass.
 
 mod expression;
 
@@ -20,18 +20,18 @@ use crate::http::{encoded, fetch};
 use crate::operator_process::OperatorProcess;
 use crate::packaging::start_operator;
 use crate::unchecked::not_checked;
-use crate::world::{APP, DEPLOYMENT, GENERIC_DAEMON, MEMCACHED, PATIENCE, World, is_ready};
+use crate::world::{APP, DEPLOYMENT, GENERIC_DAEMON, MAX_WAIT, MEMCACHED, World, is_ready};
 use expression::{Selector, alerts, dashboard, names, selectors};
 
 const COMPONENT: &str = "artifacts/components/monitoring";
 
-/// Series that a healthy operator does not have: they appear with the first thing they count.
+/// Series that a healthy operator does not have, because they appear with their first increment.
 const ONLY_AFTER_TROUBLE: &[&str] = &[
     // Requests that the API server fails or does not answer.
     r#"rest_client_requests_total{code=~"5..|<error>","#,
 ];
 
-/// An operator that leads and has worked on every kind, with an Event that has occurred repeatedly.
+/// An operator that leads and has processed every kind, with a repeated Event.
 async fn lived(namespace: &str) -> (World, OperatorProcess) {
     let world = World::new(namespace, "baseline").await;
     let operator = start_operator(&world).await;
@@ -86,10 +86,10 @@ fn promtool(program: &Path, folder: &Path, arguments: &[&str], input: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_metrics_have_every_name_that_dashboard_and_alerts_use_and_promtool_finds_no_fault() {
+async fn the_operator_serves_every_metric_of_dashboard_and_alerts() {
     let (_world, operator) = lived("monitored").await;
     let all: Vec<String> = dashboard().into_iter().chain(alerts()).collect();
-    // `up`, which says whether a scrape succeeded, is Prometheus' own, not the operator's.
+    // `up`, which reports whether a scrape succeeded, is a metric of Prometheus, not of the operator.
     let mut wanted: BTreeSet<String> =
         all.iter().flat_map(|expression| names(expression)).collect();
     assert!(wanted.remove("up"));
@@ -125,10 +125,10 @@ fn are_in_the_reference(metrics: &str) {
     assert!(missing.is_empty(), "{FILE} lacks {missing:#?}: UPDATE_ARTIFACTS=1 writes it");
 }
 
-/// The metrics, once they include all these names: an Event is counted a little after what it
-/// reports.
+/// Returns the metrics, once they include all these names. An Event is counted slightly later than the change
+/// that it reports.
 async fn until_served(operator: &OperatorProcess, wanted: &BTreeSet<String>) -> String {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + MAX_WAIT;
     loop {
         let (code, metrics) = get(operator, "metrics", "/metrics").await;
         assert_eq!(code, 200);
@@ -214,13 +214,13 @@ impl Prometheus {
         }
     }
 
-    /// Asks until there is a result. Several scrapes may have to come first.
+    /// Polls until there is a result, because several scrapes can be necessary.
     pub async fn until_result(&self, expression: &str) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + MAX_WAIT;
         loop {
             match self.query(expression).await {
                 Ok(result) if !result.is_empty() => return,
-                // It answers 503 until it has started.
+                // It responds with 503 until it has started.
                 other => assert!(
                     Instant::now() < deadline,
                     "{expression}: {other:?}\n{}",
@@ -245,7 +245,7 @@ fn only_after_trouble(selector: &Selector) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_prometheus_that_scrapes_the_operator_has_all_that_dashboard_and_alerts_ask_for() {
+async fn every_expression_of_dashboard_and_alerts_has_data_in_prometheus() {
     let unchecked = "the expressions of dashboard and alerts against a real Prometheus";
     let Some(program) = program("prometheus", unchecked) else { return };
     let (world, operator) = lived("scraped").await;

@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 
 use crate::world::{MEMCACHED, POD, World, is_ready, memcached};
 
-/// A namespace goes once nothing is left in it; pods go first. This one holds all others up.
+/// A pod that delays the deletion of a namespace, because pods are deleted first.
 const HELD: &str = "held";
 
-/// A namespace with a Memcached `cart`, whose deletion has begun and waits for a pod, as it would
+/// Creates a Memcached `cart` and begins to delete its namespace. The deletion waits for a pod, as it would
 /// for the operator's.
 async fn going(world: &World) {
     world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
@@ -25,7 +25,7 @@ async fn going(world: &World) {
     assert!(cart["metadata"]["deletionTimestamp"].is_null(), "pods go first: {cart}");
 }
 
-/// Lets the pod go, and waits until the namespace is gone.
+/// Lets the pod terminate, and waits until the namespace is deleted.
 async fn gone(world: &World) {
     let free = json!({"metadata": {"finalizers": null}});
     world.patch(POD, HELD, free).await.unwrap();
@@ -34,7 +34,7 @@ async fn gone(world: &World) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_namespace_goes_with_the_operator_in_it() {
+async fn a_namespace_that_contains_the_operator_can_be_deleted() {
     let (world, operator) = World::with_operator_at("shared-namespace", "baseline").await;
     going(&world).await;
     assert_eq!(operator.terminate().await, Some(0));
@@ -44,7 +44,7 @@ async fn a_namespace_goes_with_the_operator_in_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_operator_that_ends_keeps_finalizers_while_its_namespace_stays() {
+async fn a_terminated_operator_keeps_finalizers_if_its_namespace_remains() {
     let (world, operator) = World::with_operator_at("kept-namespace", "baseline").await;
     world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
     world.until(MEMCACHED, "cart", is_ready).await;
@@ -54,7 +54,7 @@ async fn an_operator_that_ends_keeps_finalizers_while_its_namespace_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_documented_command_frees_what_a_dead_operator_left() {
+async fn the_documented_command_removes_the_finalizers_of_a_dead_operator() {
     let (world, operator) = World::with_operator_at("orphaned-namespace", "baseline").await;
     going(&world).await;
     operator.kill().await;

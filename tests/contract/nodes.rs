@@ -1,8 +1,8 @@
-//! Nodes that are lost, tainted, deleted, or join: what the status of a GenericDaemon says.
+//! Nodes that are lost, tainted, deleted, or join: the status of a GenericDaemon.
 //!
-//! Kubernetes' own node lifecycle controller decides that a node is lost when its Lease has not
-//! been renewed for a while. kwok stops, as the kubelets of all nodes; for those that are to stay,
-//! the test renews the Leases.
+//! Kubernetes' own node lifecycle controller considers a node lost when its Lease has not been renewed for a
+//! while. The test stops kwok, which acts as the kubelet of all nodes. For the remaining nodes, the test
+//! renews the Leases.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ const GRACE: &str = "20s";
 
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
 
-/// A daemon on three of four nodes, and a control plane that loses nodes soon.
+/// A daemon on three of four nodes, on a control plane that quickly considers nodes lost.
 async fn on_three_nodes(name: &'static str) -> (World, Server) {
     let plane = ControlPlane::of_this_test(move || ControlPlane::private(name)).await;
     let mut controllers = Server::of(plane, "kube-controller-manager");
@@ -53,8 +53,8 @@ async fn until(world: &World, condition: &str, status: &str, reason: &str) -> St
     world.until_condition(GENERIC_DAEMON, "genericdaemon", condition, wanted).await
 }
 
-/// Has the DaemonSet controller count. A taint that neither starts nor ends a pod is no reason for it
-/// to do so (`syncNodeUpdate` in k8s.io/kubernetes, pkg/controller/daemon).
+/// Makes the DaemonSet controller count its nodes. A taint that neither starts nor deletes a pod does not
+/// trigger this (`syncNodeUpdate` in k8s.io/kubernetes, pkg/controller/daemon).
 pub async fn count_again(world: &World) {
     for daemon_set in world.list(DAEMON_SET).await {
         let name = daemon_set["metadata"]["name"].as_str().unwrap();
@@ -64,8 +64,8 @@ pub async fn count_again(world: &World) {
     }
 }
 
-/// Waits until these nodes report again, and has the daemon's pods on them report, too: kwok does that
-/// only when a pod starts.
+/// Waits until these nodes report again, and reports the daemon's pods on them as ready. kwok does that only
+/// when a pod starts.
 async fn returned(world: &World, nodes: &[&str]) {
     for node in nodes {
         let reports = |node: &Value| {
@@ -87,7 +87,7 @@ async fn renew(world: &World, nodes: &[&str]) {
         for node in nodes {
             let now = jiff::Timestamp::now();
             let patch = json!({"spec": {"renewTime": format!("{now:.6}")}});
-            // The API server may be busy; the next one is soon.
+            // The API server can be busy. The next renewal follows soon.
             drop(world.patch_at(&format!("{LEASES}/{node}"), patch).await);
         }
         tokio::time::sleep(Duration::from_secs(2)).await;
@@ -96,7 +96,7 @@ async fn renew(world: &World, nodes: &[&str]) {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes: cargo test --test contract -- --ignored"]
-async fn a_lost_node_is_degraded_by_name_until_it_returns_or_is_deleted() {
+async fn a_lost_node_is_named_until_it_returns_or_is_deleted() {
     let (world, _controllers) = on_three_nodes("lost-node").await;
     let mut kwok = Server::of(world.plane(), "kwok");
     let _operator = world.start_operator().await;
@@ -108,7 +108,7 @@ async fn a_lost_node_is_degraded_by_name_until_it_returns_or_is_deleted() {
         () = kept => unreachable!("it goes on"),
         message = async {
             until(&world, "Degraded", "True", "NodeNotReady").await;
-            // The taint makes it a node where the daemon does not belong.
+            // With the taint, the daemon does not belong on the node.
             let tainted = |node: &Value| node["spec"]["taints"].to_string().contains("unreachable");
             world.until(NODE, "node-1", tainted).await;
             count_again(&world).await;
@@ -133,7 +133,7 @@ async fn a_lost_node_is_degraded_by_name_until_it_returns_or_is_deleted() {
             .await;
     }
     count_again(&world).await;
-    // The list of nodes that named the first of them is used for a while.
+    // The list of nodes that named the first of them is reused for a while.
     let none = |d: &Value| {
         d["status"]["desired"] == 0
             && !is_ready(d)
@@ -147,7 +147,7 @@ async fn a_lost_node_is_degraded_by_name_until_it_returns_or_is_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_taint_is_named_and_a_node_that_joins_hides_no_problem() {
+async fn a_taint_is_named_and_a_new_node_hides_no_problem() {
     let (world, _controllers) = on_three_nodes("tainted-node").await;
     let plane = world.plane();
     let _operator = world.start_operator().await;

@@ -1,9 +1,7 @@
-//! The OLM bundle: OLM itself installs it from a catalog, upgrades it, and installs it again after
-//! it was removed.
+//! The OLM bundle: OLM installs it from a catalog, upgrades it, and installs it again after its removal.
 //!
-//! Both of OLM's operators and the catalog server run as processes next to the control plane. They
-//! do the same as in a cluster, with one exception: the catalog contains the bundle's objects, so
-//! no pod has to unpack them from an image.
+//! Both of OLM's operators and the catalog server run as processes outside the cluster, with one difference:
+//! the catalog contains the bundle's objects, so no pod must unpack them from an image.
 
 mod catalog;
 mod programs;
@@ -23,8 +21,8 @@ use crate::operator_process::OperatorProcess;
 use crate::packaging::{NAME, Rights, SYSTEM, granted_by, granted_in, rights_in};
 use crate::world::{Kind, MEMCACHED, MEMCACHED_IMAGE, Seen, World, is_ready, memcached};
 
-/// OLM takes several seconds for each step, and is in no hurry.
-const PATIENCE: Duration = Duration::from_secs(600);
+/// OLM takes several seconds for each step.
+const MAX_WAIT: Duration = Duration::from_secs(600);
 
 const SHOP: &str = "shop";
 const OPERATORS: &str = "operators.coreos.com";
@@ -48,7 +46,7 @@ fn prepare(plane: &ControlPlane, programs: &Programs, bundle: &[Value]) {
     plane.kubectl(&["create", "namespace", SHOP]);
 }
 
-/// Waits until OLM regards the OperatorGroup as being for this namespace, or for all: "".
+/// Waits until OLM assigns the OperatorGroup to this namespace, or to all (an empty name).
 async fn until_it_is_for(world: &World, namespace: &str) {
     let is = |group: &Value| group["status"]["namespaces"] == json!([namespace]);
     world.until(OPERATOR_GROUP, "ours", is).await;
@@ -73,7 +71,7 @@ async fn approve(world: &World, version: &str) {
     let approval = json!({"spec": {"approved": true}});
     let plan = world.patch(INSTALL_PLAN, &plan_of(&offered).unwrap(), approval).await.unwrap();
     assert_eq!(plan["spec"]["clusterServiceVersionNames"], json!([version]));
-    // Its steps include the CRDs, which OLM may write after the version has succeeded.
+    // Its steps include the CRDs, which OLM can write after the version has succeeded.
     let plan = plan["metadata"]["name"].as_str().unwrap();
     world.until(INSTALL_PLAN, plan, |plan| plan["status"]["phase"] == "Complete").await;
     let csv = world.until(CSV, version, |csv| csv["status"]["phase"] == "Succeeded").await;
@@ -82,8 +80,8 @@ async fn approve(world: &World, version: &str) {
     }
 }
 
-/// In the order that OLM documents: first the Subscription, then the ClusterServiceVersion. Returns
-/// once nothing of it is running and its ServiceAccount has no rights left.
+/// Uninstalls in the order that OLM documents: first the Subscription, then the ClusterServiceVersion.
+/// Returns once nothing of it is running and its ServiceAccount has no permissions left.
 async fn uninstall(world: &World, version: &str) {
     let plane = world.plane();
     let mut made = vec![
@@ -133,7 +131,7 @@ fn granted_through(plane: &ControlPlane, binding: &Value) -> Rights {
     let namespace = binding["metadata"]["namespace"].as_str().unwrap_or_default();
     let reference = &binding["roleRef"];
     let (kind, name) = (reference["kind"].as_str(), reference["name"].as_str());
-    // A replaced release may have lost its role before its binding.
+    // A replaced release can have lost its role before its binding.
     let role = get(plane, &[kind.unwrap(), name.unwrap(), "-n", namespace]);
     let mut all = role.map_or_else(Rights::new, |role| rights_in(&role["rules"]));
     all.retain(|[group, _, _]| group != OPERATORS);
@@ -184,7 +182,7 @@ fn the_rights_are_those_and_what_olm_adds(plane: &ControlPlane, version: &str) {
     assert_eq!(bound(plane, "rolebinding"), expected().1);
 }
 
-/// The image that is running, and the namespaces that it is given.
+/// Returns the running image, and its namespaces.
 fn running(plane: &ControlPlane) -> [String; 2] {
     runs(plane, NAME, 1);
     let deployment = get(plane, &["deployment", NAME, "-n", SYSTEM]).unwrap();
@@ -198,13 +196,13 @@ fn running(plane: &ControlPlane) -> [String; 2] {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes: cargo test --test contract -- --ignored"]
-async fn olm_installs_the_bundle_upgrades_it_removes_it_and_installs_it_again() {
+async fn olm_installs_upgrades_removes_and_reinstalls_the_bundle() {
     let Some(programs) = Programs::find("that OLM installs the bundle") else { return };
     let bundle = bundle();
     let plane = ControlPlane::of_this_test(|| ControlPlane::bare("olm")).await;
     prepare(plane, &programs, &bundle);
     let olm = programs.start(plane, SYSTEM).await;
-    let world = World::in_existing(plane, SYSTEM).await.patient(PATIENCE);
+    let world = World::in_existing(plane, SYSTEM).await.patient(MAX_WAIT);
     let source = json!({"metadata": {"name": "ours"},
         "spec": {"sourceType": "grpc", "address": olm.catalog}});
     world.create(CATALOG_SOURCE, source).await.unwrap();
@@ -216,7 +214,7 @@ async fn olm_installs_the_bundle_upgrades_it_removes_it_and_installs_it_again() 
     assert_eq!(running(plane), [OLDER_IMAGE, ""]);
     assert_eq!(memcached_threads(plane), "");
     assert!(!bound(plane, "clusterrolebinding").contains(&NOT_YET.map(str::to_owned)));
-    let shop = World::in_existing(plane, SHOP).await.patient(PATIENCE);
+    let shop = World::in_existing(plane, SHOP).await.patient(MAX_WAIT);
     shop.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
 
     let (version, image) = (name_of(&bundle), image_of(&bundle));
@@ -225,7 +223,7 @@ async fn olm_installs_the_bundle_upgrades_it_removes_it_and_installs_it_again() 
     assert_eq!(memcached_threads(plane), "integer");
     the_rights_are_those_and_what_olm_adds(plane, version);
 
-    // Objects that people have created outlive it.
+    // Objects of users outlive it.
     uninstall(&world, version).await;
     assert_eq!(memcached_threads(plane), "integer");
     assert!(shop.get(MEMCACHED, "cart").await.is_some());

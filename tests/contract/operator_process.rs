@@ -10,7 +10,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::Notify;
 
-use crate::world::PATIENCE;
+use crate::world::MAX_WAIT;
 
 /// Maximum time until it ends after SIGTERM. Its own limit is 25 s (`SHUTDOWN_GRACE`); after 40 s
 /// the kubelet would kill it.
@@ -52,12 +52,12 @@ impl OperatorProcess {
     /// Waits for a log line that contains `text`, and returns it.
     pub async fn logged(&self, text: &str) -> String {
         let found = self.line(|line| line.contains(text));
-        tokio::time::timeout(PATIENCE, found).await.unwrap_or_else(|_| {
-            panic!("no line with {text:?} within {PATIENCE:?} in:\n{}", self.lines().join("\n"))
+        tokio::time::timeout(MAX_WAIT, found).await.unwrap_or_else(|_| {
+            panic!("no line with {text:?} within {MAX_WAIT:?} in:\n{}", self.lines().join("\n"))
         })
     }
 
-    /// The first log line that satisfies `wanted`, however long it takes.
+    /// Returns the first log line that satisfies `wanted`, without a time limit.
     pub async fn line(&self, wanted: impl Fn(&str) -> bool) -> String {
         loop {
             let grew = self.log.grew.notified();
@@ -91,12 +91,12 @@ impl OperatorProcess {
         rustix::process::kill_process(pid, signal).expect("a signal");
     }
 
-    /// Waits, however long it takes, until it ends by itself; returns its exit code.
+    /// Waits, without a time limit, until it terminates on its own. Returns its exit code.
     pub async fn ended(&mut self) -> Option<i32> {
         self.child.wait().await.expect("a child can be waited for").code()
     }
 
-    /// SIGKILL: no chance to clean up.
+    /// Sends SIGKILL, so that it cannot clean up.
     pub async fn kill(mut self) {
         self.child.kill().await.expect("the operator can be killed");
     }

@@ -1,4 +1,4 @@
-//! A new image of the administrator's reaches a bounded number of Memcacheds at a time.
+//! The administrator's new image reaches a bounded number of Memcacheds at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -26,7 +26,7 @@ fn is_complete(deployment: &Value) -> bool {
         && counts.iter().all(|count| status[count] == deployment["spec"]["replicas"])
 }
 
-/// What was seen of the rollout.
+/// Observations of the rollout.
 #[derive(Default)]
 struct Seen {
     /// By name, whether a Deployment with the new image is complete.
@@ -63,7 +63,7 @@ async fn plan(world: &World) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_image_rolls_out_to_a_bounded_number_at_a_time_and_the_others_say_that_they_wait() {
+async fn a_new_image_rolls_out_to_a_bounded_number_at_a_time() {
     let (world, operator) = World::with_operator("pace").await;
     for name in NAMES {
         world.create(MEMCACHED, memcached(name, 1)).await.unwrap();
@@ -93,12 +93,12 @@ async fn a_new_image_rolls_out_to_a_bounded_number_at_a_time_and_the_others_say_
     let settings = [("MEMCACHED_IMAGE", NEW), ("MAX_IMAGE_ROLLOUTS", &AT_A_TIME.to_string())];
     let mut operator = world.start_operator_with(&settings).await;
     let waits = format!(
-        "All 1 replicas are ready; it keeps {MEMCACHED_IMAGE} until its turn to run {NEW} \
+        "All 1 replicas are ready; it runs {MEMCACHED_IMAGE} until it can change to {NEW} \
          (--max-image-rollouts)"
     );
     let last = world.until(MEMCACHED, "h", |m| condition_message(m, "Ready") == waits).await;
     assert!(is_ready(&last), "{last:#}");
-    // All else in the spec of one that waits applies at once.
+    // The rest of the spec of a waiting Memcached applies at once.
     world.patch(MEMCACHED, "h", json!({"spec": {"size": 2}})).await.unwrap();
     let grown = world.until(DEPLOYMENT, "h", |d| d["spec"]["replicas"] == 2).await;
     assert!(!has_new_image(&grown), "{grown:#}");
@@ -113,7 +113,7 @@ async fn a_new_image_rolls_out_to_a_bounded_number_at_a_time_and_the_others_say_
     let seen = seen.lock();
     println!("{} at a time, in the order {:?}", seen.most, seen.order);
     assert!((1..=AT_A_TIME).contains(&seen.most), "{} at a time", seen.most);
-    // A turn that was not taken yet is a turn.
+    // A granted turn counts even before it is used.
     for (at, name) in seen.order.iter().enumerate() {
         let passed_over = seen.order[at..].iter().filter(|later| *later < name).count();
         assert!(passed_over < AT_A_TIME, "{name} in {:?}", seen.order);

@@ -1,4 +1,4 @@
-//! The overlays: each is applied on a real API server, with exactly the rights that are used.
+//! The overlays: each is applied on a real API server, with exactly the used permissions.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -11,17 +11,17 @@ use crate::control_plane::ControlPlane;
 use crate::leadership::lease_roles;
 use crate::operator_process::OperatorProcess;
 use crate::world::{
-    APP, BUDGET, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, Kind, MEMCACHED, MEMCACHED_IMAGE,
-    PATIENCE, POD, ROLE, ROLE_BINDING, SERVICE, World, is_ready, memcached,
+    APP, BUDGET, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, Kind, MAX_WAIT, MEMCACHED,
+    MEMCACHED_IMAGE, POD, ROLE, ROLE_BINDING, SERVICE, World, is_ready, memcached,
 };
 
 pub const SYSTEM: &str = "workload-operator-system";
 pub const NAME: &str = "workload-operator";
 
-/// Rights whose verbs do not appear in an audit log: the API server checks them while it handles
-/// another request. Creating by server-side apply is a `patch`, and blocking the owner's deletion
-/// is checked when the child that asks for it is admitted.
-const ASKED_FOR_BESIDE: &[[&str; 3]] = &[
+/// Permissions whose verbs do not appear in an audit log, because the API server checks them while it handles
+/// another request. A creation by server-side apply is a `patch`. The permission to block the owner's
+/// deletion is checked when the owned object is admitted.
+const CHECKED_IMPLICITLY: &[[&str; 3]] = &[
     ["apps", "deployments", "create"],
     ["apps", "daemonsets", "create"],
     ["", "services", "create"],
@@ -31,9 +31,9 @@ const ASKED_FOR_BESIDE: &[[&str; 3]] = &[
     ["app.example.com", "apps/finalizers", "update"],
 ];
 
-/// Rights for what does not happen here. An API server of this version streams the initial state as
-/// part of a watch; an older one is asked for a list. A child is read if its name turns out to be
-/// taken by one that the watch has not reported yet.
+/// Permissions for cases that do not occur here. An API server of this version streams the initial state as
+/// part of a watch; an older one requires a list. An owned object is read if its name is in use by an object
+/// that the watch has not reported yet.
 pub const SELDOM: &[[&str; 3]] = &[
     ["cache.example.com", "memcacheds", "list"],
     ["mydomain.com", "genericdaemons", "list"],
@@ -47,10 +47,10 @@ pub const SELDOM: &[[&str; 3]] = &[
     ["apps", "deployments", "get"],
     ["apps", "daemonsets", "get"],
     ["", "services", "get"],
-    // Asked for by an admission plugin only: tests/contract/restore.rs.
+    // Only an admission plugin checks it: tests/contract/restore.rs.
     ["apps", "deployments", "delete"],
     ["apps", "daemonsets", "delete"],
-    // Not of a namespace: tests/contract/degraded.rs has an operator that lists them.
+    // Not namespaced. tests/contract/degraded.rs has an operator that lists them.
     ["", "nodes", "list"],
 ];
 
@@ -74,7 +74,7 @@ pub fn names(objects: &[Value]) -> BTreeSet<String> {
 
 // === The overlays ===
 
-/// Accepts any ServiceMonitor and PrometheusRule: the Prometheus operator is not here.
+/// Accepts any ServiceMonitor and PrometheusRule, because the Prometheus operator is not installed.
 pub fn prometheus_operators_kinds() -> [Value; 3] {
     let schema = json!({"openAPIV3Schema":
         {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
@@ -91,14 +91,14 @@ pub fn prometheus_operators_kinds() -> [Value; 3] {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes: cargo test --test contract -- --ignored"]
-async fn each_overlay_is_installed_runs_under_restricted_and_is_removed() {
+async fn each_overlay_can_be_installed_under_restricted_and_removed() {
     let plane = tokio::task::spawn_blocking(|| ControlPlane::private("packaging")).await.unwrap();
     let file = tempfile::NamedTempFile::new().unwrap();
     let kinds = json!({"apiVersion": "v1", "kind": "List", "items": prometheus_operators_kinds()});
     std::fs::write(file.path(), kinds.to_string()).unwrap();
     plane.kubectl(&["apply", "--server-side", "-f", file.path().to_str().unwrap()]);
     plane.kubectl(&["wait", "--for=condition=Established", "crd", "--all"]);
-    // One over the other, then everything removed, and once more.
+    // First one overlay after another, then a removal of everything, and once more.
     for (overlay, replicas, remove) in [
         ("artifacts/default", 1, false),
         ("artifacts/overlays/high-availability", 2, false),
@@ -129,7 +129,7 @@ async fn each_overlay_is_installed_runs_under_restricted_and_is_removed() {
     }
 }
 
-/// As one would uninstall: the CRDs stay, because every object of their kinds would go with them.
+/// The usual way to uninstall: the CRDs remain, because Kubernetes would delete all objects of their kinds.
 fn remove_all_but_crds(plane: &ControlPlane, overlay: &str) {
     let mut all = objects(&plane.kubectl(&["kustomize", overlay]));
     all.retain(|object| object["kind"] != "CustomResourceDefinition");
@@ -176,7 +176,7 @@ pub fn what_finds_the_pods_finds_them(plane: &ControlPlane, overlay: &str, repli
         let account = &secret["metadata"]["annotations"]["kubernetes.io/service-account.name"];
         let scraper = format!("--as=system:serviceaccount:{SYSTEM}:{}", account.as_str().unwrap());
         plane.kubectl(&["auth", "can-i", &scraper, "get", "/metrics"]);
-        // The Prometheus operator derives the job from this label of the Service: what the alerts ask for.
+        // The Prometheus operator derives the job, which the alerts select, from this label of the Service.
         let rule = get("prometheusrule", NAME)["spec"]["groups"][0]["rules"][0]["expr"].to_string();
         let label = monitor["spec"]["jobLabel"].as_str().unwrap();
         let job = service["metadata"]["labels"][label].as_str().unwrap();
@@ -188,9 +188,9 @@ pub fn what_finds_the_pods_finds_them(plane: &ControlPlane, overlay: &str, repli
     }
 }
 
-/// An installation in another namespace, with other names, is found by `check`, and its guard holds.
+/// `check` finds an installation in another namespace, with other names, and its policy works.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_renamed_installation_is_found_and_its_account_writes_only_children() {
+async fn a_renamed_installation_is_found_and_its_policy_works() {
     const OVERLAY: &str = "artifacts/overlays/renamed";
     let plane = ControlPlane::of_this_test(|| ControlPlane::bare("renamed")).await;
     let mut all = objects(&plane.kubectl(&["kustomize", OVERLAY]));
@@ -222,7 +222,7 @@ async fn a_renamed_installation_is_found_and_its_account_writes_only_children() 
     let account = "--as=system:serviceaccount:ops:eu-workload-operator";
     let evil = ["create", "deployment", "evil", "-n", "kube-system", "--image=a", account];
     let refused = logged(|| plane.try_kubectl(&evil).err()).await;
-    assert!(refused.contains("may only write objects that a Memcached"), "{refused}");
+    assert!(refused.contains("can only write objects that a Memcached"), "{refused}");
 
     // As without the replacements.
     let expression = "request.userInfo.username == 'system:serviceaccount:workload-operator-system:workload-operator'";
@@ -237,7 +237,7 @@ async fn a_renamed_installation_is_found_and_its_account_writes_only_children() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_namespaced_overlay_grants_nothing_in_the_cluster_and_the_same_in_its_namespace() {
+async fn the_namespaced_overlay_grants_permissions_only_in_its_namespace() {
     let plane = tokio::task::spawn_blocking(ControlPlane::shared).await.unwrap();
     let built = |overlay: &str| objects(&plane.kubectl(&["kustomize", overlay]));
     let rules = |objects: &[Value], kind: &str| {
@@ -268,7 +268,7 @@ async fn a_component_raises_the_size_of_memcacheds() {
     assert_eq!(spec["properties"]["size"]["maximum"], 8);
 }
 
-/// kustomize replaces names only where it knows that there are any.
+/// kustomize replaces names only in fields that it knows.
 #[tokio::test(flavor = "multi_thread")]
 async fn kustomize_replaces_names_images_and_replicas_in_custom_resources() {
     let plane = tokio::task::spawn_blocking(ControlPlane::shared).await.unwrap();
@@ -310,7 +310,7 @@ async fn kustomize_replaces_names_images_and_replicas_in_custom_resources() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_documented_patch_narrows_the_way_to_the_api_server() {
+async fn the_documented_patch_restricts_egress_to_the_api_server() {
     let plane = tokio::task::spawn_blocking(ControlPlane::shared).await.unwrap();
     let install = include_str!("../../docs/INSTALL.md");
     let (_, from) = install.split_once("```yaml\npatches:").expect("INSTALL.md has the patch");
@@ -327,7 +327,7 @@ async fn the_documented_patch_narrows_the_way_to_the_api_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn manifests_prints_what_the_default_overlay_is() {
+async fn manifests_prints_the_default_overlay() {
     let plane = tokio::task::spawn_blocking(ControlPlane::shared).await.unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_workload-operator"))
         .arg("manifests")
@@ -386,9 +386,9 @@ pub fn rights_in(rules: &Value) -> Rights {
 /// Returns the operator's requests in this world according to the audit log; panics if one was
 /// refused.
 fn used(world: &World) -> Rights {
-    // Nodes are of no namespace: it asks whether it may list them.
+    // Nodes are not namespaced: it asks for permission to list them.
     let is_used = |entry: &Entry| entry.by_operator && entry.resource != "nodes";
-    let entries = Audit::whole().of(world, &world.namespace, is_used);
+    let entries = Audit::from_start().of(world, &world.namespace, is_used);
     let right = |entry: Entry| {
         assert_ne!(entry.code, 403, "{entry:?}");
         let resource = match entry.subresource.as_str() {
@@ -428,15 +428,18 @@ pub async fn start_operator(world: &World) -> OperatorProcess {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_granted_is_what_a_life_of_all_kinds_uses() {
+async fn exactly_the_used_permissions_are_granted() {
     let world = World::new("rights-used", "baseline").await;
     foreign_children(&world).await;
     let operator = start_operator(&world).await;
     a_life_of_all_kinds(&world).await;
     assert_eq!(operator.terminate().await, Some(0));
 
-    let unseen: Rights =
-        [ASKED_FOR_BESIDE, SELDOM].concat().iter().map(|right| right.map(str::to_owned)).collect();
+    let unseen: Rights = [CHECKED_IMPLICITLY, SELDOM]
+        .concat()
+        .iter()
+        .map(|right| right.map(str::to_owned))
+        .collect();
     let (granted, used) = (granted(), used(&world));
     assert!(unseen.is_subset(&granted), "not granted: {:?}", &unseen - &granted);
     let missing = &used - &granted;
@@ -445,8 +448,8 @@ async fn what_is_granted_is_what_a_life_of_all_kinds_uses() {
     assert!(idle.is_empty(), "granted and not used: {idle:?}");
 }
 
-/// Makes everything that the operator does happen once: it creates, restores, changes and removes
-/// children of each kind, and meets those of others.
+/// Makes the operator do everything once: it creates, restores, changes and deletes owned objects of each
+/// kind, and encounters foreign ones.
 pub async fn a_life_of_all_kinds(world: &World) {
     let daemon =
         |name: &str| json!({"metadata": {"name": name}, "spec": {"image": "a:1", "label": "logs"}});
@@ -463,7 +466,7 @@ pub async fn a_life_of_all_kinds(world: &World) {
         world.create(kind, object).await.unwrap();
         world.until(kind, &name, is_ready).await;
     }
-    // A name that another client has taken is looked at, but not touched.
+    // An object with a name that another client uses is read, but not changed.
     for (kind, object) in [
         (MEMCACHED, memcached("taken", 1)),
         (GENERIC_DAEMON, daemon("taken")),
@@ -473,13 +476,13 @@ pub async fn a_life_of_all_kinds(world: &World) {
         world.create(kind, object).await.unwrap();
         world.until_condition(kind, &name, "Ready", ("False", "ErrResourceExists")).await;
     }
-    // The same Event again is a patch of the first one.
+    // The repeated Event is a patch of the first one.
     for replicas in ["7", "8"] {
         let argument = format!("--replicas={replicas}");
         world.kubectl(&["scale", "deployment", "one", &argument]).unwrap();
         world.until(DEPLOYMENT, "one", |d| d["spec"]["replicas"] == 1).await;
     }
-    // A daemon that does not serve any more: its pods and Events are looked at.
+    // The pods and Events of a daemon that no longer serves are listed.
     world.forbid("no-pods", "pods").await;
     let pods = world.list(POD).await;
     let of_daemon =
@@ -512,9 +515,9 @@ pub async fn foreign_children(world: &World) {
     }
 }
 
-/// Each of the rights that leave no trace is needed: without it, no child is created.
+/// Each permission that leaves no trace is necessary: without it, no owned object is created.
 #[tokio::test(flavor = "multi_thread")]
-async fn without_the_right_to_create_no_child_is_made_and_the_condition_says_so() {
+async fn without_the_permission_to_create_the_condition_reports_it() {
     let world = World::new("rights-missing", "baseline").await;
     world.delete(ROLE_BINDING, NAME).await;
     let text = std::fs::read_to_string("artifacts/rbac/operator.yaml").unwrap();
@@ -536,6 +539,6 @@ async fn without_the_right_to_create_no_child_is_made_and_the_condition_says_so(
         world.create(kind, object).await.unwrap();
         world.until_condition(kind, "one", "Ready", ("False", "Forbidden")).await;
     }
-    tokio::time::timeout(PATIENCE, world.bind()).await.unwrap();
+    tokio::time::timeout(MAX_WAIT, world.bind()).await.unwrap();
     world.until(MEMCACHED, "one", is_ready).await;
 }

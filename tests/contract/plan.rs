@@ -1,4 +1,4 @@
-//! `plan` predicts what the operator does, and writes nothing.
+//! `plan` predicts the operator's writes, and writes nothing.
 
 use std::path::Path;
 use std::process::Command;
@@ -48,7 +48,7 @@ async fn create_one_of_each(world: &World) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plan_writes_nothing_and_comes_true() {
+async fn a_plan_writes_nothing_and_predicts_the_writes() {
     let world = World::new("plan", "baseline").await;
     let kubeconfig = world.operator_kubeconfig().await;
     create_one_of_each(&world).await;
@@ -113,7 +113,7 @@ async fn a_plan_writes_nothing_and_comes_true() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plan_that_misses_something_has_failed_and_names_it() {
+async fn an_incomplete_plan_fails_and_names_the_gaps() {
     let world = World::new("plan-refused", "baseline").await;
     create_one_of_each(&world).await;
     world.forbid("none", "services").await;
@@ -146,7 +146,7 @@ async fn a_plan_that_misses_something_has_failed_and_names_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plan_waits_for_an_api_server_that_says_when_to_come_back() {
+async fn a_plan_honors_retry_after() {
     let world = World::new("plan-later", "baseline").await;
     create_one_of_each(&world).await;
     let (proxy, file) = through_a_proxy(&world).await;
@@ -172,7 +172,7 @@ async fn through_a_proxy(world: &World) -> (Proxy, tempfile::NamedTempFile) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plan_that_is_not_done_in_time_names_what_is_missing() {
+async fn a_plan_that_times_out_names_the_missing_objects() {
     let world = World::new("plan-late", "baseline").await;
     create_one_of_each(&world).await;
     let (proxy, file) = through_a_proxy(&world).await;
@@ -187,7 +187,7 @@ async fn a_plan_that_is_not_done_in_time_names_what_is_missing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_deleted_while_a_plan_waits_for_it_is_wanted_no_more() {
+async fn a_plan_ignores_an_object_that_is_deleted_meanwhile() {
     let world = Arc::new(World::new("plan-deleted", "baseline").await);
     create_one_of_each(&world).await;
     let (proxy, file) = through_a_proxy(&world).await;
@@ -198,7 +198,7 @@ async fn what_is_deleted_while_a_plan_waits_for_it_is_wanted_no_more() {
         plan(&beside, file.path(), MEMCACHED_IMAGE, &["--timeout", "2m"])
     });
     proxy.until(1, |call| creates(call) && call.answer == Some(503)).await;
-    // No event tells the controller that the App is gone.
+    // No event shows the controller that the App is deleted.
     proxy.hold("apps");
     world.delete(APP, "web").await;
     let (plan, code) = planned.await.unwrap();
@@ -206,9 +206,9 @@ async fn what_is_deleted_while_a_plan_waits_for_it_is_wanted_no_more() {
     assert_eq!(plan["problems"], json!([]), "{plan:#}");
 }
 
-/// Each of these goes by another way than one apply.
+/// Each of these cases differs from a plain apply.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plan_knows_what_is_deleted_in_the_way_taken_and_not_told() {
+async fn a_plan_predicts_deletions_conflicts_and_missing_settings() {
     let (world, operator) = World::with_operator_at("plan-ways", "baseline").await;
     create_one_of_each(&world).await;
     let budget = |budget: Value| json!({"spec": {"podDisruptionBudget": budget}});
@@ -219,7 +219,7 @@ async fn a_plan_knows_what_is_deleted_in_the_way_taken_and_not_told() {
     }
     assert_eq!(operator.terminate().await, Some(0));
     world.patch(APP, "web", budget(Value::Null)).await.unwrap();
-    // A request above the limit that comes: the apply is refused until it is removed.
+    // A request above the new limit: the apply is refused until the request is removed.
     let by_hand = json!([{"op": "add", "path": "/spec/template/spec/containers/0/resources",
         "value": {"requests": {"cpu": "2"}}}]);
     let by_hand = by_hand.to_string();
@@ -252,8 +252,8 @@ async fn a_plan_knows_what_is_deleted_in_the_way_taken_and_not_told() {
     assert!(told[1].contains("plan-ways/taken: ErrResourceExists"), "{plan:#}");
 }
 
-/// A policy that adds a container to every Deployment of the world's namespace, as a webhook of a service
-/// mesh does.
+/// Creates a policy that adds a container to every Deployment of the world's namespace, like the webhook of a
+/// service mesh.
 fn sidecars(world: &World) {
     let name = format!("sidecars-of-{}", world.namespace);
     let group = "admissionregistration.k8s.io/v1";
@@ -279,14 +279,14 @@ fn sidecars(world: &World) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plan_beside_a_busy_operator_and_a_mesh_shows_only_what_differs() {
+async fn a_plan_ignores_a_running_operator_and_injected_sidecars() {
     let (world, operator) = World::with_operator_at("plan-busy", "baseline").await;
     let world = Arc::new(world);
     sidecars(&world);
     let has_sidecar =
         |child: &Value| child["spec"]["template"]["spec"]["containers"][1]["name"] == "sidecar";
     let app = |name: &str| json!({"metadata": {"name": name}, "spec": {"image": "nginx:1"}});
-    // The API server learns of the policy a little later.
+    // The API server notices the policy with a delay.
     for attempt in 0..200 {
         assert!(attempt < 199, "the policy never comes into force");
         let name = format!("probe-{attempt}");

@@ -1,4 +1,4 @@
-//! Namespaces that bound what pods may be and use: which workloads run in them.
+//! Namespaces with limits for pods: the workloads that run in them.
 
 use serde_json::{Value, json};
 
@@ -7,8 +7,8 @@ use crate::world::{
     is_ready, memcached,
 };
 
-/// Returns what the container of a pod that Pod Security `restricted` admits has, and the operator
-/// does not set because not every image runs with it.
+/// Returns the settings that Pod Security `restricted` requires of a container. The operator does not set
+/// them, because not every image runs with them.
 fn restricted(container: &str) -> String {
     let security = json!({"runAsNonRoot": true, "capabilities": {"drop": ["ALL"]}});
     let container = json!({"name": container, "securityContext": security});
@@ -26,7 +26,7 @@ async fn a_memcached_runs_under_a_compute_quota_and_pod_security_restricted() {
     world.create(MEMCACHED, memcached("cart", 3)).await.unwrap();
     let ready = world.until(MEMCACHED, "cart", is_ready).await;
     assert_eq!(ready["status"]["readyReplicas"], 3);
-    // Three use all of it, so what they request is what is documented.
+    // Three instances use all of the quota, so their requests are the documented ones.
     world.until(QUOTA, "compute", |quota| quota["status"]["used"] == hard).await;
     for pod in world.list(POD).await {
         assert_eq!(pod["status"]["qosClass"], "Burstable", "{}", pod["metadata"]["name"]);
@@ -42,7 +42,7 @@ async fn a_memcached_is_ready_when_its_port_accepts_connections() {
     let container = &deployment["spec"]["template"]["spec"]["containers"][0];
     assert_eq!(container["readinessProbe"]["tcpSocket"], json!({"port": "memcached"}));
     assert_eq!(container["livenessProbe"], Value::Null, "a busy cache is not to be emptied");
-    // Frequency and duration are the administrators' business.
+    // Administrators choose frequency and duration.
     let patient = json!([{"op": "replace", "value": 7,
         "path": "/spec/template/spec/containers/0/readinessProbe/periodSeconds"}]);
     let patched =
@@ -55,10 +55,10 @@ async fn a_memcached_is_ready_when_its_port_accepts_connections() {
     assert_eq!(container["readinessProbe"]["periodSeconds"], 7);
 }
 
-/// An image may have to begin as root, as nginx does, and none runs without the capabilities that
-/// it uses. So the operator asks for no more than every image runs with.
+/// An image can require root at the start, as nginx does, and none runs without the capabilities that it
+/// uses. Therefore the operator's defaults allow every image.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_app_runs_in_a_restricted_namespace_once_somebody_vouches_for_its_image() {
+async fn an_app_with_a_restricted_profile_runs_in_a_restricted_namespace() {
     let (world, _operator) = World::with_operator("restricted-app").await;
     let spec = json!({"image": "shop:1", "replicas": 1});
     world.create(APP, json!({"metadata": {"name": "shop"}, "spec": spec})).await.unwrap();
@@ -77,7 +77,7 @@ async fn an_app_runs_in_a_restricted_namespace_once_somebody_vouches_for_its_ima
     }
     vouch_for(&world, "deployment/shop", "shop");
     world.until(APP, "shop", is_ready).await;
-    // It stays when the operator writes the Deployment.
+    // It is kept when the operator writes the Deployment.
     world.patch(APP, "shop", json!({"spec": {"image": "shop:2"}})).await.unwrap();
     world.until(APP, "shop", is_ready).await;
     let deployment = world.get(DEPLOYMENT, "shop").await.unwrap();
@@ -87,7 +87,7 @@ async fn an_app_runs_in_a_restricted_namespace_once_somebody_vouches_for_its_ima
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_generic_daemon_runs_in_a_restricted_namespace_once_somebody_vouches_for_its_image() {
+async fn a_daemon_with_a_restricted_profile_runs_in_a_restricted_namespace() {
     let (world, _operator) = World::with_operator("restricted-daemon").await;
     let spec = json!({"image": "agent:1", "label": "disk=ssd"});
     let object = json!({"metadata": {"name": "agent"}, "spec": spec});
@@ -130,7 +130,7 @@ async fn apps_and_daemons_run_under_pod_security_baseline() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn kubectl_apply_of_the_examples_makes_all_samples_work() {
+async fn kubectl_apply_of_the_examples_makes_all_samples_ready() {
     let (world, _operator) = World::with_operator_at("samples", "baseline").await;
     world.kubectl(&["apply", "-k", "artifacts/examples"]).unwrap();
     let samples: [(Kind, &str); 3] =

@@ -1,7 +1,7 @@
-//! memcached itself, run with the arguments of a Memcached's container: each setting that the schema takes starts
-//! and serves, and the worst mix of items stays below the limit of memory.
+//! memcached itself, with the arguments of a Memcached's container: it starts and serves with each setting
+//! that the schema accepts, and the worst mix of items stays below the memory limit.
 //!
-//! It is the memcached on PATH (Debian's package `memcached`), or the one that MEMCACHED names.
+//! The tests run the memcached on PATH (Debian's package `memcached`), or the program in MEMCACHED.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -17,8 +17,8 @@ use workload_operator::object::Quantity;
 use crate::generated::values::MEMCACHED_OPTIONS;
 use crate::unchecked::not_checked;
 
-/// What a command that starts has to do by then.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Maximum time for the start of a command.
+const MAX_WAIT: Duration = Duration::from_secs(20);
 
 fn program(unchecked: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -40,7 +40,7 @@ struct Instance {
 }
 
 impl Instance {
-    /// Starts the container of a Memcached with this spec; `Err` is what memcached prints when it ends.
+    /// Starts the container of a Memcached with this spec; `Err` is memcached's output when it terminates.
     async fn start(program: &Path, spec: &Value) -> Result<Instance, String> {
         let object = json!({"metadata": {"name": "a", "namespace": "b"}, "spec": spec});
         let object: Memcached = serde_json::from_value(object).unwrap();
@@ -59,7 +59,7 @@ impl Instance {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + MAX_WAIT;
         while UnixStream::connect(&socket).is_err() {
             if child.try_wait().unwrap().is_some() {
                 let mut said = String::new();
@@ -67,7 +67,7 @@ impl Instance {
                 return Err(said);
             }
             assert!(Instant::now() < deadline, "it does not listen");
-            // Nothing announces that a socket is there.
+            // Nothing announces a new socket.
             sleep(Duration::from_millis(5)).await;
         }
         Ok(Instance { child, socket, limit, _folder: folder })
@@ -75,7 +75,7 @@ impl Instance {
 
     fn connect(&self) -> UnixStream {
         let stream = UnixStream::connect(&self.socket).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(MAX_WAIT)).unwrap();
         stream
     }
 
@@ -89,7 +89,7 @@ impl Instance {
         assert_eq!(answer, wanted);
     }
 
-    /// The most memory that it has taken, in bytes.
+    /// Returns the maximum memory that it has used, in bytes.
     fn peak(&self) -> i128 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
@@ -110,7 +110,7 @@ async fn starts(program: &Path, spec: Value) -> Result<(), String> {
 }
 
 #[tokio::test]
-async fn each_option_that_the_schema_takes_starts_and_serves() {
+async fn memcached_starts_with_each_option_that_the_schema_accepts() {
     let Some(program) = program("that memcached takes each option") else { return };
     let each = MEMCACHED_OPTIONS.iter().map(|option| json!({"options": [option]}));
     let others = [
@@ -123,7 +123,7 @@ async fn each_option_that_the_schema_takes_starts_and_serves() {
         failed.extend(starts(&program, spec).await.err());
     }
     assert!(failed.is_empty(), "{failed:#?}");
-    // What the schema refuses does end memcached.
+    // memcached terminates with settings that the schema refuses.
     for bad in ["slab_chunk_max=512k", "hashpower=64", "lru_crawlr", "hot_lru_pct=90"] {
         assert!(starts(&program, json!({"options": [bad]})).await.is_err(), "{bad}");
     }
@@ -131,7 +131,7 @@ async fn each_option_that_the_schema_takes_starts_and_serves() {
 
 #[tokio::test]
 #[ignore = "takes minutes: cargo test --test contract -- --ignored"]
-async fn any_two_options_start_and_serve_together() {
+async fn memcached_starts_with_any_two_options() {
     let Some(program) = program("that memcached takes any two options") else { return };
     let mut failed = Vec::new();
     // The schema refuses these.
@@ -147,11 +147,11 @@ async fn any_two_options_start_and_serve_together() {
     assert!(failed.is_empty(), "{failed:#?}");
 }
 
-/// The smallest items, of which there are most, make the hash table largest; then each size class takes a page
-/// beside the limit; and connections that are in the middle of something have buffers of their own.
+/// The smallest items are the most numerous and make the hash table largest. Each size class then takes a
+/// page beyond the limit, and busy connections have their own buffers.
 #[tokio::test]
 #[ignore = "takes minutes: cargo test --test contract -- --ignored"]
-async fn the_worst_mix_of_items_stays_below_the_limit() {
+async fn the_worst_mix_of_items_stays_below_the_memory_limit() {
     let Some(program) = program("that memcached stays below its limit") else { return };
     for memory in [64, 256, 1024] {
         let spec = json!({"memory": format!("{memory}Mi")});

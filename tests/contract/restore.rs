@@ -1,4 +1,4 @@
-//! Children that have lost their owner, by a restore from a backup or by a deletion that orphans them.
+//! Owned objects that have lost their owner, in a restore from a backup or by an orphaning deletion.
 
 use std::collections::BTreeSet;
 
@@ -41,7 +41,7 @@ async fn uids(world: &World, kind: Kind) -> BTreeSet<String> {
     world.list(kind).await.iter().map(uid).collect()
 }
 
-/// The UIDs of all pods and of all that custom resources own.
+/// Returns the UIDs of all pods and of all objects that custom resources own.
 async fn all_uids(world: &World) -> BTreeSet<String> {
     let mut all = uids(world, POD).await;
     for kind in [DEPLOYMENT, DAEMON_SET, SERVICE, BUDGET] {
@@ -66,7 +66,7 @@ async fn controls_its_children(world: &World) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn orphans_are_adopted_by_the_custom_resource_that_is_created_again() {
+async fn orphans_are_adopted_by_the_recreated_custom_resource() {
     let (world, _operator) = World::with_operator_at("orphaned", "baseline").await;
     created(&world).await;
     let before = all_uids(&world).await;
@@ -84,13 +84,13 @@ async fn orphans_are_adopted_by_the_custom_resource_that_is_created_again() {
     assert_eq!(all_uids(&world).await, before, "no pod was replaced");
     world.until_event("cart", "DeploymentAdopted").await;
     world.until_event("agent", "DaemonSetAdopted").await;
-    // They go with it as before.
+    // They are deleted with it as before.
     world.delete(APP, "shop").await;
     world.until_gone(DEPLOYMENT, "shop").await;
     world.until_gone(SERVICE, "shop").await;
 }
 
-/// What a restore by Velero creates of an object.
+/// Returns the object that a restore by Velero creates.
 fn restored(object: &Value) -> Value {
     let from = &object["metadata"];
     let mut metadata = json!({"name": from["name"]});
@@ -109,7 +109,7 @@ fn restored(object: &Value) -> Value {
     json!({"metadata": metadata, "spec": spec})
 }
 
-/// Backs up what the custom resources own, and deletes all.
+/// Backs up the objects that the custom resources own, and deletes everything.
 async fn backed_up(world: &World) -> Vec<(Kind, Value)> {
     let mut backup = Vec::new();
     for (kind, name, _, children) in one_of_each() {
@@ -126,7 +126,7 @@ async fn backed_up(world: &World) -> Vec<(Kind, Value)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn children_of_a_backup_that_are_restored_first_are_adopted() {
+async fn owned_objects_restored_before_their_owner_are_adopted() {
     let (world, _operator) = World::with_operator_at("restored", "baseline").await;
     created(&world).await;
     let backup = backed_up(&world).await;
@@ -147,7 +147,7 @@ async fn children_of_a_backup_that_are_restored_first_are_adopted() {
     controls_its_children(&world).await;
     assert_eq!(pods(world.list(POD).await), before, "no pod was replaced");
     assert_eq!(uids(&world, DEPLOYMENT).await, children);
-    // What is no longer desired goes, although the restore has set it, too.
+    // Unwanted fields are removed, although the restore has set them, too.
     let kept = json!([{"name": "KEPT", "value": "1"}]);
     world.patch(APP, "shop", json!({"spec": {"envs": kept}})).await.unwrap();
     has_only(&world, "shop", &kept).await;
@@ -160,7 +160,7 @@ async fn has_only(world: &World, name: &str, envs: &Value) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_restored_child_of_an_older_state_is_adopted_and_brought_up_to_date() {
+async fn an_outdated_restored_object_is_adopted_and_updated() {
     let (world, _operator) = World::with_operator_at("restored-older", "baseline").await;
     created(&world).await;
     for (child, object) in backed_up(&world).await {

@@ -16,7 +16,7 @@ fn subresources(world: &World, kind: Kind) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn editors_and_viewers_may_use_every_subresource_of_every_kind() {
+async fn editors_and_viewers_have_permissions_for_every_subresource() {
     let world = World::new("roles", "baseline").await;
     let app = json!({"metadata": {"name": "app"}, "spec": {"image": "a:1"}});
     let daemon = json!({"metadata": {"name": "genericdaemon"}, "spec": {"image": "a:1"}});
@@ -52,7 +52,7 @@ async fn editors_and_viewers_may_use_every_subresource_of_every_kind() {
             assert!(scale("viewer").unwrap_err().contains("Forbidden"));
         }
     }
-    // A subresource that is not served would not be tested.
+    // A subresource that the API server does not serve would not be tested.
     for expected in ["memcached/scale", "memcached/status", "genericdaemon/status", "app/scale"] {
         assert!(seen.iter().any(|found| found == expected), "{seen:?}");
     }

@@ -1,4 +1,4 @@
-//! Promises of the running operator: its rights, its restarts, its silence.
+//! Promises of the running operator: its permissions, restarts and idle state.
 
 use serde_json::{Value, json};
 
@@ -11,9 +11,9 @@ use crate::world::{
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn killed_at_any_moment_and_restarted_it_converges() {
+async fn a_killed_and_restarted_operator_converges() {
     let world = World::new("killed", "restricted").await;
-    // Kill it at every stage of an object's life that can be recognised from outside.
+    // Kills it at every stage of an object's life that is visible from outside.
     type Stage = fn(&Value) -> bool;
     let stages: [Stage; 4] = [
         |m| !m["metadata"]["finalizers"].is_null(),
@@ -36,7 +36,7 @@ async fn killed_at_any_moment_and_restarted_it_converges() {
     }
     for number in 0..stages.len() {
         let name = format!("cart-{number}");
-        // The API server logs no success for a request whose sender is gone, so there may be none.
+        // The API server logs no success for a request whose client is gone, so there can be none.
         let created = |w: &&Entry| w.resource == "deployments" && w.name == name && w.code == 201;
         let creates = operator_writes(&world).iter().filter(created).count();
         assert!(creates <= 1, "the Deployment of {name} was created {creates} times");
@@ -44,7 +44,7 @@ async fn killed_at_any_moment_and_restarted_it_converges() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_its_rights_the_log_names_what_is_forbidden_and_it_heals_once_they_are_there() {
+async fn missing_permissions_are_logged_and_later_grants_take_effect() {
     let world = World::new("no-rights", "baseline").await;
     world.delete(ROLE_BINDING, "workload-operator").await;
     world.until_gone(ROLE_BINDING, "workload-operator").await;
@@ -72,27 +72,27 @@ async fn its_own_service_account_suffices_for_everything() {
         world.delete(kind, "one").await;
         world.until_gone(kind, "one").await;
     }
-    // Nodes are of no namespace: it asks whether it may list them.
+    // Nodes are not namespaced: it asks for permission to list them.
     let forbidden =
         |entry: &Entry| entry.by_operator && entry.code == 403 && entry.resource != "nodes";
-    let forbidden = Audit::whole().of(&world, &world.namespace, forbidden);
+    let forbidden = Audit::from_start().of(&world, &world.namespace, forbidden);
     assert!(forbidden.is_empty(), "{forbidden:#?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_the_namespace_flag_it_works_in_all_namespaces_with_the_rights_of_the_artifacts() {
+async fn without_the_namespace_flag_it_serves_all_namespaces() {
     let plane = ControlPlane::of_this_test(|| ControlPlane::private("all-namespaces")).await;
     let one = World::on(plane, "one", "restricted").await;
     let two = World::on(plane, "two", "restricted").await;
     for world in [&one, &two] {
         world.delete(ROLE_BINDING, "workload-operator").await;
     }
-    // Its own pod is admitted in a namespace that enforces Pod Security `restricted`.
+    // A namespace that enforces Pod Security `restricted` admits its own pod.
     plane.kubectl(&["apply", "-k", "artifacts/default"]);
     let system = World::in_existing(plane, "workload-operator-system").await;
     system.until(DEPLOYMENT, "workload-operator", |d| d["status"]["availableReplicas"] == 1).await;
     let kubeconfig = system.operator_kubeconfig().await;
-    // An empty value is how the Operator Lifecycle Manager says "all".
+    // For the Operator Lifecycle Manager, an empty value means all namespaces.
     let environment = [("MEMCACHED_IMAGE", MEMCACHED_IMAGE), ("WATCH_NAMESPACE", "")];
     let operator = OperatorProcess::start(&kubeconfig, &["--leader-elect"], &environment);
     operator.logged("namespaces=all").await;
@@ -109,7 +109,7 @@ async fn without_the_namespace_flag_it_works_in_all_namespaces_with_the_rights_o
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_says_at_the_start_that_memcacheds_have_no_image() {
+async fn a_missing_memcached_image_is_logged_at_startup() {
     let world = World::new("no-image-log", "restricted").await;
     let operator = world.start_operator_with(&[]).await;
     let line = operator.logged("MEMCACHED_IMAGE is not set").await;
@@ -119,7 +119,7 @@ async fn it_says_at_the_start_that_memcacheds_have_no_image() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn terminated_it_ends_in_order_with_exit_code_0() {
+async fn sigterm_ends_the_operator_with_exit_code_0() {
     let (world, operator) = World::with_operator("terminated").await;
     world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
     world.until(MEMCACHED, "cart", is_ready).await;

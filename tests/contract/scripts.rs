@@ -11,7 +11,7 @@ use crate::control_plane::ControlPlane;
 /// Any user but root.
 const SOMEBODY: u32 = 65534;
 
-/// Runs it; returns its exit status and what it prints to stderr.
+/// Runs it. Returns its exit status and its output on stderr.
 fn run(command: &mut Command) -> (Option<i32>, String) {
     let output = command.output().unwrap();
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
@@ -25,7 +25,7 @@ fn path_with(program: &str, script: &str, folder: &Path) -> String {
     format!("{}:{}", folder.display(), std::env::var("PATH").unwrap())
 }
 
-/// A folder of another user: one that is given away, or root's if we are not root.
+/// Returns a folder of another user: one whose owner was changed, or root's if the test does not run as root.
 fn foreign(folder: &Path) -> PathBuf {
     if std::fs::metadata(folder).unwrap().uid() != 0 {
         return "/".into();
@@ -34,9 +34,9 @@ fn foreign(folder: &Path) -> PathBuf {
     folder.into()
 }
 
-/// Its kubeconfig could name a program to be run as us.
+/// Its kubeconfig could name a program, which would run as the current user.
 #[test]
-fn the_control_plane_of_another_user_is_neither_looked_at_nor_stopped() {
+fn the_control_plane_of_another_user_is_not_read_or_stopped() {
     let folder = tempfile::tempdir().unwrap();
     let dir = foreign(folder.path());
     for command in ["status", "stop"] {
@@ -47,10 +47,10 @@ fn the_control_plane_of_another_user_is_neither_looked_at_nor_stopped() {
     }
 }
 
-/// Whatever the installation is called: this one is like a Helm release named `infra` with
+/// This holds for every name of the installation: this one is like a Helm release `infra` with
 /// `nameOverride`.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_demo_refuses_a_cluster_in_which_an_operator_is_installed() {
+async fn the_demo_refuses_a_cluster_with_an_installed_operator() {
     let plane = ControlPlane::of_this_test(|| ControlPlane::bare("demo")).await;
     let folder = tempfile::tempdir().unwrap();
     let containers =
@@ -64,7 +64,7 @@ async fn the_demo_refuses_a_cluster_in_which_an_operator_is_installed() {
     plane.kubectl(&["create", "-f", installed.to_str().unwrap()]);
     let mut demo = Command::new("hack/demo.sh");
     demo.args(["--once", "--kubeconfig"]).arg(plane.kubeconfig());
-    // Nothing is built: it is to end before it runs an operator.
+    // Nothing is built, because the script must terminate before it runs an operator.
     demo.env("PATH", path_with("cargo", "#!/bin/sh\n", folder.path()));
     demo.env("CARGO_TARGET_DIR", folder.path());
     let (status, said) = run(&mut demo);
@@ -72,7 +72,7 @@ async fn the_demo_refuses_a_cluster_in_which_an_operator_is_installed() {
     assert!(said.contains("installed in this cluster (deployment default/infra-x)"), "{said}");
 }
 
-/// A `go` that can build one program, and fetch the sources of no other.
+/// A `go` that can build one program, and cannot fetch the sources of others.
 const GO: &str = r#"#!/bin/sh
 case "$*" in
   env*) echo go1.99.0 ;;
@@ -82,7 +82,7 @@ esac
 "#;
 
 #[test]
-fn sources_that_cannot_be_fetched_are_something_that_is_missing_whichever_program_needs_them() {
+fn sources_that_cannot_be_fetched_are_reported_as_missing() {
     let folder = tempfile::tempdir().unwrap();
     let mut script = Command::new("hack/olm.sh");
     script.arg("build").env_remove("OLM").env("XDG_CACHE_HOME", folder.path());

@@ -1,5 +1,5 @@
-//! The pods that a workload serves, counts and scales: its own, never those of a Helm release that
-//! has the same name and so the same recommended labels.
+//! The pods that a workload serves, counts and scales: only its own, not those of a Helm release with the
+//! same name and therefore the same recommended labels.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use crate::world::{
-    APP, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, Kind, MEMCACHED, PATIENCE, POD, SERVICE, World,
+    APP, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, Kind, MAX_WAIT, MEMCACHED, POD, SERVICE, World,
     is_ready,
 };
 
@@ -49,8 +49,8 @@ fn name(object: &Value) -> String {
     object["metadata"]["name"].as_str().unwrap().to_owned()
 }
 
-/// The names of the pods that are endpoints of this Service, once it has at least `at_least`. One
-/// slice holds up to a hundred.
+/// Returns the names of the pods that are endpoints of this Service, once it has at least `at_least`. One
+/// slice contains up to a hundred.
 async fn endpoints(world: &World, service: &str, at_least: usize) -> BTreeSet<String> {
     let (slices, mut changed) = mpsc::unbounded_channel();
     tokio::spawn(world.for_each_change(ENDPOINT_SLICE, move |slice| drop(slices.send(slice))));
@@ -66,7 +66,7 @@ async fn endpoints(world: &World, service: &str, at_least: usize) -> BTreeSet<St
             }
         }
     };
-    tokio::time::timeout(PATIENCE, found).await.expect("endpoints")
+    tokio::time::timeout(MAX_WAIT, found).await.expect("endpoints")
 }
 
 /// The names of the pods that a label selector, as a HorizontalPodAutoscaler reads it, finds.
@@ -98,7 +98,7 @@ async fn a_helm_release_of_the_same_name_is_neither_served_nor_counted() {
         let scale = world.send(get.0, &path, get.1, get.2).await.unwrap();
         assert_eq!(scale["status"]["replicas"], 2);
         assert_eq!(selected(&world, &scale["status"]["selector"]).await, own);
-        // Nor are they adopted.
+        // They are not adopted either.
         assert_eq!(pods_of(&world, &theirs).await, foreign);
         let still = world.get(kind, cart).await.unwrap();
         assert!(is_ready(&still), "{still:#}");
@@ -106,7 +106,7 @@ async fn a_helm_release_of_the_same_name_is_neither_served_nor_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn selectors_hold_one_label_of_the_kinds_own_group() {
+async fn selectors_contain_one_label_of_the_kinds_own_group() {
     let (world, _operator) = World::with_operator_at("selectors", "baseline").await;
     let ports = json!([{"port": 80}]);
     for (kind, child, label, spec) in [
@@ -132,7 +132,7 @@ async fn selectors_hold_one_label_of_the_kinds_own_group() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_name_too_long_for_a_label_is_selected_by_a_valid_value() {
+async fn a_name_too_long_for_a_label_gets_a_valid_selector() {
     let (world, _operator) = World::with_operator_at("long-names", "baseline").await;
     let names = ["a", "b"].map(|end| format!("{}of.{end}", "agent-".repeat(15)));
     for name in &names {

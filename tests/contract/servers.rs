@@ -11,18 +11,18 @@ use tokio::time::Instant;
 
 use crate::control_plane::ControlPlane;
 use crate::stall::Stall;
-use crate::world::{MEMCACHED, PATIENCE, World};
+use crate::world::{MAX_WAIT, MEMCACHED, World};
 
 /// A process of a control plane, such as etcd or kube-apiserver.
 pub struct Server {
-    /// The record in which hack/controlplane.sh finds the process, so that it stops this one too.
+    /// The file by which hack/controlplane.sh finds the process, so that it stops this one, too.
     record: PathBuf,
     log: PathBuf,
     program: PathBuf,
     arguments: Vec<std::ffi::OsString>,
     pid: rustix::process::Pid,
-    beside: bool,
-    /// Set once it has been started from here.
+    is_additional: bool,
+    /// Set once the test has started it.
     child: Option<Child>,
 }
 
@@ -41,19 +41,19 @@ impl Server {
             arguments: arguments.collect(),
             pid: rustix::process::Pid::from_raw(pid).expect("a pid"),
             record,
-            beside: false,
+            is_additional: false,
             child: None,
         }
     }
 
-    /// Sends SIGKILL and returns once it is gone.
+    /// Sends SIGKILL and returns after the process has ended.
     pub async fn kill(&mut self) {
         rustix::process::kill_process(self.pid, rustix::process::Signal::KILL).expect("it runs");
         match &mut self.child {
             Some(child) => {
                 child.wait().expect("a child can be waited for");
             }
-            // Not a child of this process: nothing announces when it is gone.
+            // It is not a child of this process, so nothing announces its end.
             None => {
                 while rustix::process::test_kill_process(self.pid).is_ok() {
                     tokio::time::sleep(Duration::from_millis(20)).await;
@@ -96,7 +96,7 @@ impl Server {
             program: self.program.clone(),
             arguments: self.arguments.iter().map(changed).collect(),
             pid: self.pid,
-            beside: true,
+            is_additional: true,
             child: None,
         }
     }
@@ -110,9 +110,9 @@ fn stat_field(stat: &str, number: usize) -> &str {
 }
 
 impl Drop for Server {
-    /// Servers started next to the others end here; the others end with their control plane.
+    /// Additional servers end here. The others end with their control plane.
     fn drop(&mut self) {
-        if let Some(child) = self.child.as_mut().filter(|_| self.beside) {
+        if let Some(child) = self.child.as_mut().filter(|_| self.is_additional) {
             drop(child.kill());
             drop(child.wait());
         }
@@ -121,7 +121,7 @@ impl Drop for Server {
 
 /// Waits until the API server behind `client` serves.
 pub async fn ready(client: &kube::Client) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + MAX_WAIT;
     loop {
         let request = http::Request::get("/readyz").body(Vec::new()).expect("a request");
         if client.request_text(request).await.is_ok_and(|answer| answer == "ok") {
@@ -174,6 +174,6 @@ impl Second {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };
-        tokio::time::timeout(PATIENCE, shown).await.expect("it is shown");
+        tokio::time::timeout(MAX_WAIT, shown).await.expect("it is shown");
     }
 }

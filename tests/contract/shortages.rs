@@ -1,5 +1,5 @@
-//! Promises of the operator while something runs short: the API server itself, etcd's space, or
-//! its own file descriptors.
+//! Promises of the operator during shortages: of the API server, of etcd's space, or of its own file
+//! descriptors.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,11 +15,11 @@ use crate::operator_process::OperatorProcess;
 use crate::packaging;
 use crate::proxy::Proxy;
 use crate::servers::{Server, ready};
-use crate::world::{DEPLOYMENT, MEMCACHED, PATIENCE, World, is_ready, memcached};
+use crate::world::{DEPLOYMENT, MAX_WAIT, MEMCACHED, World, is_ready, memcached};
 
-/// Duration of the API server's outage, in seconds, unless OUTAGE_SECONDS says otherwise.
+/// Duration of the API server's outage, in seconds, unless OUTAGE_SECONDS overrides it.
 const OUTAGE: u64 = 10;
-/// This many tries distinguish pauses that grow from pauses that do not.
+/// Number of attempts that distinguishes growing pauses from constant ones.
 const TRIES: usize = 11;
 
 fn creates(world: &World, name: &str) -> usize {
@@ -27,7 +27,7 @@ fn creates(world: &World, name: &str) -> usize {
     operator_writes(world).iter().filter(it).count()
 }
 
-/// The watch may show a Deployment before the API server logs that it was created.
+/// The watch can show a Deployment before the API server logs its creation.
 async fn assert_created_once(world: &World, name: &str) {
     logged(|| (creates(world, name) > 0).then_some(())).await;
     assert_eq!(creates(world, name), 1, "{name}");
@@ -35,18 +35,17 @@ async fn assert_created_once(world: &World, name: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes: cargo test --test contract -- --ignored"]
-async fn while_the_api_server_is_away_a_leader_waits_and_afterwards_it_works_on() {
+async fn a_leader_continues_after_an_outage_of_the_api_server() {
     let plane = ControlPlane::of_this_test(|| ControlPlane::api_server_alone("outage")).await;
     let world = World::on(plane, "outage", "baseline").await;
     let operator = packaging::start_operator(&world).await;
     works_on_after_an_outage(&world, operator).await;
 }
 
-/// Here no client asks for a Lease every two seconds.
+/// In this case, no client requests a Lease every two seconds.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes: cargo test --test contract -- --ignored"]
-async fn while_the_api_server_is_away_it_waits_and_afterwards_it_works_on_without_leader_election()
-{
+async fn without_leader_election_it_continues_after_an_outage() {
     let plane = ControlPlane::of_this_test(|| ControlPlane::api_server_alone("outage-alone")).await;
     let world = World::on(plane, "outage", "baseline").await;
     let operator = world.start_operator().await;
@@ -62,7 +61,7 @@ async fn works_on_after_an_outage(world: &World, mut operator: OperatorProcess) 
     server.kill().await;
     let seconds = std::env::var("OUTAGE_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
     let outage = Duration::from_secs(seconds.unwrap_or(OUTAGE));
-    // The outage itself; there is nothing to wait for.
+    // The outage itself. There is no event to wait for.
     tokio::time::sleep(outage).await;
     operator.assert_alive();
     server.start();
@@ -79,7 +78,7 @@ async fn works_on_after_an_outage(world: &World, mut operator: OperatorProcess) 
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes: cargo test --test contract -- --ignored"]
-async fn while_etcd_is_full_it_tries_now_and_then_and_when_there_is_space_it_works_on() {
+async fn writes_are_retried_with_backoff_while_etcd_is_full() {
     let plane = ControlPlane::of_this_test(|| ControlPlane::api_server_alone("full")).await;
     let world = World::on(plane, "full", "baseline").await;
     let operator = world.start_operator().await;
@@ -89,7 +88,7 @@ async fn while_etcd_is_full_it_tries_now_and_then_and_when_there_is_space_it_wor
     world.create(MEMCACHED, memcached("late", 1)).await.unwrap();
     etcd::alarm(plane, "ACTIVATE").await;
     let mut operator = world.start_operator().await;
-    // Only writes of the finalizer, with which each reconcile begins; the status is tried after it.
+    // Only writes of the finalizer, with which each reconcile begins. The status is written after it.
     let first = |write: &Entry| write.subresource.is_empty();
     let refused = || refused_writes(&world, "late").into_iter().filter(first).collect();
     let tries = logged(|| Some(refused()).filter(|tries: &Vec<_>| tries.len() >= TRIES)).await;
@@ -97,18 +96,17 @@ async fn while_etcd_is_full_it_tries_now_and_then_and_when_there_is_space_it_wor
     etcd::alarm(plane, "DEACTIVATE").await;
     world.until(DEPLOYMENT, "late", |_| true).await;
     assert_created_once(&world, "late").await;
-    // The pauses double from 5 ms: 5 s in total. A busy machine can only make them longer.
+    // The pauses double from 5 ms: 5 s in total. A busy machine can only extend them.
     let took = Duration::try_from(tries[TRIES - 1].received.duration_since(tries[0].received))
         .unwrap_or_default();
     println!("{TRIES} tries took {took:?}");
     assert!(took > Duration::from_millis(2_500), "its pauses do not grow: {tries:?}");
 }
 
-/// It may open only two descriptors more than it has: watches that break can hardly be replaced,
-/// and workers take turns.
+/// It can open only two more descriptors: broken watches are difficult to replace, and workers take turns.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes: cargo test --test contract -- --ignored"]
-async fn with_hardly_a_file_descriptor_left_it_works_on_as_it_can() {
+async fn the_operator_works_with_few_file_descriptors() {
     let world = World::new("descriptors", "restricted").await;
     let proxy = Proxy::start(world.plane()).await;
     let mut operator = world.start_operator_through(&proxy.url()).await;
@@ -140,18 +138,18 @@ async fn all_ready(world: &World, names: &[String], operator: &OperatorProcess) 
             });
         }
     });
-    let all = timeout(PATIENCE, seen.wait_for(|ready| ready.len() == names.len()));
+    let all = timeout(MAX_WAIT, seen.wait_for(|ready| ready.len() == names.len()));
     let are_ready = tokio::select! { all = all => all.is_ok(), () = looking => false };
     let lines = || operator.lines().join("\n");
-    assert!(are_ready, "not all are Ready within {PATIENCE:?}; the operator says:\n{}", lines());
+    assert!(are_ready, "not all are Ready within {MAX_WAIT:?}; the operator says:\n{}", lines());
 }
 
-/// Counts the operator's reports that it cannot open any more files (EMFILE).
+/// Counts the operator's reports that it cannot open more files (EMFILE).
 fn wanting(operator: &OperatorProcess) -> usize {
     operator.lines().iter().filter(|line| line.contains("os error 24")).count()
 }
 
-/// From now on the process may open only this many files in addition to those it has open.
+/// From now on, the process can open only this many additional files.
 fn limit_descriptors(operator: &OperatorProcess, more: u64) {
     let open = std::fs::read_dir(format!("/proc/{}/fd", operator.pid())).expect("it runs");
     let most = open.count() as u64 + more;

@@ -1,5 +1,4 @@
-//! Promises of the operator while etcd is slow, and when etcd has forgotten what a watch asks
-//! for.
+//! Promises of the operator while etcd is slow, and when etcd has compacted the version of a watch.
 
 use std::time::Duration;
 
@@ -10,13 +9,13 @@ use crate::servers::{Second, Server, ready};
 use crate::stall::Stall;
 use crate::world::{DEPLOYMENT, MEMCACHED, World, is_ready, memcached};
 
-/// Delay of an API server's requests to etcd. A healthy etcd answers within 10 ms.
+/// Delay of an API server's requests to etcd. A healthy etcd responds within 10 ms.
 const SLOW: Duration = Duration::from_millis(200);
 
-/// Each write takes 200 ms or more, and the answers and the watch events come just as late.
+/// Each write takes 200 ms or more, and the responses and watch events have the same delay.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes: cargo test --test contract -- --ignored"]
-async fn while_etcd_is_slow_all_converges_and_each_child_is_written_to_once() {
+async fn with_a_slow_etcd_each_owned_object_is_written_once() {
     let plane = ControlPlane::of_this_test(|| ControlPlane::private("slow-etcd")).await;
     let world = World::on(plane, "slow-etcd", "baseline").await;
     let etcd = Stall::long(plane.etcd(), SLOW).await;
@@ -45,11 +44,11 @@ async fn while_etcd_is_slow_all_converges_and_each_child_is_written_to_once() {
     operator.assert_alive();
 }
 
-/// The API server restarts, with an empty cache, and etcd has forgotten the past: the watch resumes
-/// from a version that no server has any more.
+/// The API server restarts with an empty cache, and etcd has compacted its history: the watch resumes from a
+/// version that no server has any more.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes: cargo test --test contract -- --ignored"]
-async fn what_a_watch_missed_and_etcd_has_forgotten_is_found_by_one_list() {
+async fn one_list_recovers_a_watch_whose_version_was_compacted() {
     let plane = ControlPlane::of_this_test(|| ControlPlane::api_server_alone("compacted")).await;
     let world = World::on(plane, "compacted", "baseline").await;
     let proxy = Proxy::start(plane).await;
@@ -57,8 +56,7 @@ async fn what_a_watch_missed_and_etcd_has_forgotten_is_found_by_one_list() {
     world.create(MEMCACHED, memcached("it", 1)).await.unwrap();
     let first = world.until(DEPLOYMENT, "it", |_| true).await;
     let lists = || proxy.count(|call| call.lists && call.object == "deployments");
-    // It knows what it has written itself without its watch. This makes sure that the watch has got
-    // that far, too.
+    // It knows its own writes without its watch. This ensures that the watch has reached the same version.
     operator.logged("Ready to work").await;
     proxy.hold("deployments");
     let before = lists();

@@ -1,4 +1,4 @@
-//! A connection that is slow or stalled: what is sent waits and arrives later.
+//! A connection that is slow or stalled: data waits and arrives later.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
-/// Passes bytes on without reading them, or holds them back. Ends when dropped.
+/// A relay that forwards bytes without reading them, or holds them back. Ends when dropped.
 pub struct Stall {
     pub address: SocketAddr,
     mode: Arc<watch::Sender<Mode>>,
@@ -18,13 +18,13 @@ pub struct Stall {
     task: tokio::task::JoinHandle<()>,
 }
 
-/// The traffic that passes.
+/// The forwarded traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Everything,
     Nothing,
-    /// On the connections that there are, what the far side sends. One that the near side uses breaks,
-    /// and new ones are accepted and get nowhere.
+    /// Only data from the far side on existing connections. A connection that the near side uses breaks, and
+    /// new connections are accepted but stalled.
     NoRequest,
 }
 
@@ -40,7 +40,7 @@ impl Stall {
         Stall::long(far, Duration::ZERO).await
     }
 
-    /// Like [`Stall::to`], but what is sent there arrives later by `delay`.
+    /// Like [`Stall::to`], with a delay of `delay` towards the far side.
     pub async fn long(far: String, delay: Duration) -> Stall {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("it listens");
@@ -50,22 +50,22 @@ impl Stall {
         Stall { address, mode, waiting, task }
     }
 
-    /// From now on nothing passes in either direction.
+    /// From now on, nothing is forwarded in either direction.
     pub fn stand(&self) {
         self.mode.send_replace(Mode::Nothing);
     }
 
-    /// From now on connections break when they are used, new ones get nowhere, and watches go on.
+    /// From now on, connections break when they are used, new ones are stalled, and watches continue.
     pub fn stand_new(&self) {
         self.mode.send_replace(Mode::NoRequest);
     }
 
-    /// Returns the number of connections that got nowhere so far.
+    /// Returns the number of stalled new connections so far.
     pub fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Passes everything that was held back, and whatever comes next.
+    /// Forwards all data that was held back, and all later data.
     pub fn go_on(&self) {
         self.mode.send_replace(Mode::Everything);
     }
@@ -101,7 +101,7 @@ async fn accept(
     }
 }
 
-/// Passes bytes on until either end closes. Several pieces can be under way at the same time.
+/// Forwards bytes until either end closes. Several pieces can be in transit at the same time.
 async fn pass(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,

@@ -1,4 +1,4 @@
-//! `status` names what blocks an object on its first line: fixtures on the real API server.
+//! `status` names the blocking cause on its first line: fixtures on the real API server.
 
 use std::process::Command;
 use std::time::Duration;
@@ -24,7 +24,7 @@ async fn status(world: &World, kind: Kind, name: &str) -> (String, i32) {
     (line, output.status.code().unwrap())
 }
 
-/// Waits until the first line names `cause`: Kubernetes gets there in steps.
+/// Waits until the first line names `cause`, because Kubernetes needs several steps.
 async fn until_blocked_by(world: &World, kind: Kind, name: &str, cause: &str) -> String {
     let prefix = format!("{} {}/{name}: {cause}: ", kind.name(), world.namespace);
     let mut last = (String::new(), 0);
@@ -44,7 +44,7 @@ fn daemon(name: &str, label: &str) -> Value {
     json!({"metadata": {"name": name}, "spec": {"image": "agent:1", "label": label}})
 }
 
-/// Plays a kubelet that cannot run the only pod of Memcached `name` that has not ended.
+/// Acts as a kubelet that cannot run the only pod of Memcached `name` that has not ended.
 async fn stop_pod(world: &World, name: &str, reason: &str) {
     let pods = world.list(POD).await;
     let pod = pods
@@ -67,7 +67,7 @@ async fn stop_pod(world: &World, name: &str, reason: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn status_names_the_cause_that_blocks() {
+async fn status_names_the_blocking_cause() {
     let (world, operator) = World::with_operator("status").await;
     let service = json!({"metadata": {"name": "foreign"}, "spec": {"ports": [{"port": 1}]}});
     world.create(SERVICE, service).await.unwrap();
@@ -89,7 +89,7 @@ async fn status_names_the_cause_that_blocks() {
     until_blocked_by(&world, GENERIC_DAEMON, "nowhere", "NoMatchingNodes").await;
     let line = until_blocked_by(&world, GENERIC_DAEMON, "insecure", "ReplicaFailure").await;
     assert!(line.contains("violates PodSecurity \"restricted"), "{line}");
-    // Its pods run as the user that the image specifies: `restricted` does not allow that.
+    // Its pods run as the user that the image specifies, which `restricted` does not allow.
     until_blocked_by(&world, APP, "typo-app", "ReplicaFailure").await;
 
     for (name, reason, cause) in [
@@ -109,7 +109,7 @@ async fn status_names_the_cause_that_blocks() {
     assert!(line.contains("not found") && code == 2, "{line}");
 }
 
-/// For machines: the same answer, field by field.
+/// Returns the same result as JSON, field by field, and the exit code.
 fn status_as_json(world: &World, kind: Kind, name: &str) -> (Value, i32) {
     let output = Command::new(env!("CARGO_BIN_EXE_workload-operator"))
         .args(["status", &kind.name().to_lowercase(), name, "-o", "json"])
@@ -141,7 +141,7 @@ async fn status_as_json_has_cause_next_step_conditions_and_pods() {
     assert!(pod["node"].is_string() && pod["name"].as_str().unwrap().starts_with("cart-"));
 }
 
-/// An evicted pod stays, Failed, for people to inspect, while another one is made in its place.
+/// An evicted pod remains, Failed, for inspection, while its replacement is created.
 #[tokio::test(flavor = "multi_thread")]
 async fn status_does_not_count_an_evicted_pod() {
     let (world, _operator) = World::with_operator("status-evicted").await;
@@ -156,7 +156,7 @@ async fn status_does_not_count_an_evicted_pod() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn status_has_the_words_of_the_quota_that_refuses_pods() {
+async fn status_quotes_the_quota_that_refuses_pods() {
     let (world, _operator) = World::with_operator("status-quota").await;
     world.forbid("none", "pods").await;
     world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();

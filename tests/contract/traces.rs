@@ -1,4 +1,4 @@
-//! Spans as a collector gets them: `cargo test --features otel --test contract traces`.
+//! Spans as a collector receives them: `cargo test --features otel --test contract traces`.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -19,12 +19,12 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::operator_process::OperatorProcess;
-use crate::world::{APP, MEMCACHED, MEMCACHED_IMAGE, PATIENCE, World, is_ready, memcached};
+use crate::world::{APP, MAX_WAIT, MEMCACHED, MEMCACHED_IMAGE, World, is_ready, memcached};
 
-/// Placed where people write private data.
+/// A marker in fields where users can write private data.
 const PRIVATE: &str = "not-for-traces";
 
-/// Receives what is exported over OTLP/HTTP, as a collector does. Ends when dropped.
+/// A collector that receives the exported spans over OTLP/HTTP. Ends when dropped.
 struct Collector {
     address: SocketAddr,
     received: watch::Receiver<Vec<ExportTraceServiceRequest>>,
@@ -57,12 +57,13 @@ impl Collector {
         format!("http://{}", self.address)
     }
 
-    /// All spans so far, once `wanted` holds for them.
+    /// Returns all spans so far, once `wanted` holds for them.
     async fn until(&mut self, what: &str, wanted: impl Fn(&[Span]) -> bool) -> Vec<Span> {
         let found = self.received.wait_for(|received| wanted(&spans(received)));
-        let outcome = timeout(PATIENCE, found).await.map(|found| spans(&found.unwrap()));
-        outcome
-            .unwrap_or_else(|_| panic!("no {what} in {:#?}", told(&spans(&self.received.borrow()))))
+        let outcome = timeout(MAX_WAIT, found).await.map(|found| spans(&found.unwrap()));
+        outcome.unwrap_or_else(|_| {
+            panic!("no {what} in {:#?}", readable(&spans(&self.received.borrow())))
+        })
     }
 }
 
@@ -94,8 +95,8 @@ fn attribute(attributes: &[KeyValue], key: &str) -> Value {
     }
 }
 
-/// For whoever reads why a test failed.
-fn told(spans: &[Span]) -> Vec<String> {
+/// Returns a readable form for failure messages.
+fn readable(spans: &[Span]) -> Vec<String> {
     let one = |span: &Span| {
         let attributes =
             span.attributes.iter().map(|a| (&a.key, attribute(&span.attributes, &a.key)));
@@ -119,7 +120,7 @@ async fn exporting(world: &World, endpoint: &str, more: &[(&str, &str)]) -> Oper
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_reconcile_is_a_span_and_the_requests_it_made_are_spans_in_it() {
+async fn each_reconcile_is_a_span_with_its_requests_as_children() {
     let mut collector = Collector::start().await;
     let world = World::new("traces", "restricted").await;
     let soon = [("OTEL_BSP_SCHEDULE_DELAY", "100"), ("RUST_LOG", "error")];
@@ -144,7 +145,7 @@ async fn each_reconcile_is_a_span_and_the_requests_it_made_are_spans_in_it() {
         .filter(|span| is(span, &pass))
         .find_map(|pass| Some((pass, all.iter().find(|span| made(span, pass))?)))
         .unwrap();
-    // It looks again in case the Deployment controller does not act.
+    // It checks again in case the Deployment controller does not act.
     assert!(is(pass, &[("result", "requeue_after")]), "{pass:#?}");
     assert_eq!(attribute(&pass.attributes, "id").as_str().map(str::len), Some(16), "{pass:#?}");
     assert_eq!((pass.name.as_str(), pass.parent_span_id.len()), ("reconcile", 0), "{pass:#?}");
@@ -153,7 +154,7 @@ async fn each_reconcile_is_a_span_and_the_requests_it_made_are_spans_in_it() {
     assert_eq!(attribute(&request.attributes, "http.response.status_code"), json!(201));
     assert!(pass.start_time_unix_nano <= request.start_time_unix_nano, "{request:#?}");
     assert!(request.end_time_unix_nano <= pass.end_time_unix_nano, "{request:#?}");
-    // Calls that no reconcile asked for have no span: lists, watches, Events.
+    // Calls outside a reconcile have no span: lists, watches, Events.
     let roots = all.iter().filter(|span| span.parent_span_id.is_empty());
     assert!(roots.clone().all(|span| span.name == "reconcile"), "{:#?}", roots.collect::<Vec<_>>());
     let resource = collector.received.borrow()[0].resource_spans[0].resource.clone().unwrap();
@@ -162,7 +163,7 @@ async fn each_reconcile_is_a_span_and_the_requests_it_made_are_spans_in_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failed_reconcile_says_its_class_and_no_span_says_what_people_wrote() {
+async fn a_failed_reconcile_has_its_class_and_spans_contain_no_user_data() {
     let mut collector = Collector::start().await;
     let world = World::new("traces-failed", "restricted").await;
     world.forbid("none", "count/deployments.apps").await;
@@ -196,7 +197,7 @@ async fn a_failed_reconcile_says_its_class_and_no_span_says_what_people_wrote() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_in_the_queue_at_shutdown_is_sent() {
+async fn queued_spans_are_sent_at_shutdown() {
     let mut collector = Collector::start().await;
     let world = World::new("traces-flushed", "restricted").await;
     let never = [("OTEL_BSP_SCHEDULE_DELAY", "3600000")];
@@ -209,7 +210,7 @@ async fn what_is_in_the_queue_at_shutdown_is_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_collector_that_is_away_or_never_answers_holds_up_neither_work_nor_shutdown() {
+async fn a_missing_or_hanging_collector_delays_neither_work_nor_shutdown() {
     let world = World::new("traces-away", "restricted").await;
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     // Bound, so that no other process gets the port, but not listening.
@@ -217,7 +218,7 @@ async fn a_collector_that_is_away_or_never_answers_holds_up_neither_work_nor_shu
     away.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let [silent_url, away_url] =
         [silent.local_addr(), away.local_addr()].map(|at| format!("http://{}", at.unwrap()));
-    // Ten minutes: anything that waits for an answer does not finish within this test.
+    // Ten minutes: a wait for a response would not finish within this test.
     let patient = [("OTEL_BSP_SCHEDULE_DELAY", "100"), ("OTEL_EXPORTER_OTLP_TIMEOUT", "600000")];
     for (name, endpoint) in [("silent", silent_url), ("away", away_url)] {
         let mut operator = exporting(&world, &endpoint, &patient).await;

@@ -1,7 +1,7 @@
-//! An upgrade from an earlier version and the way back: no pod restarts, no object is lost, and both
-//! versions go on where the other ended, while users keep working.
+//! An upgrade from an earlier version and the downgrade: no pod restarts, no object is lost, and each version
+//! continues the work of the other, while users keep working.
 //!
-//! `hack/campaigns/upgrade.sh build` makes the earlier version.
+//! `hack/campaigns/upgrade.sh build` builds the earlier version.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::operator_process::{OperatorProcess, with_program};
 use crate::packaging::{NAME, SYSTEM};
 use crate::unchecked::built_by;
 use crate::world::{
-    APP, GENERIC_DAEMON, Kind, MEMCACHED, MEMCACHED_IMAGE, PATIENCE, POD, World, is_ready,
+    APP, GENERIC_DAEMON, Kind, MAX_WAIT, MEMCACHED, MEMCACHED_IMAGE, POD, World, is_ready,
 };
 
 /// Objects of each kind that exist before the upgrade.
@@ -37,7 +37,7 @@ impl Version {
         Version { binary, artifacts: "artifacts".into() }
     }
 
-    /// `None`, and a line that no test harness swallows, if it is not built.
+    /// Returns `None`, and prints a line that no test harness captures, if it is not built.
     fn earlier(unchecked: &str) -> Option<Version> {
         let folder = built_by("hack/campaigns/upgrade.sh", unchecked)?;
         Some(Version { binary: folder.join(NAME), artifacts: folder.join("artifacts") })
@@ -53,7 +53,7 @@ impl Version {
         OperatorProcess::of(with_program(&self.binary, kubeconfig, &[], &environment))
     }
 
-    /// The same; returns once it knows what there is.
+    /// The same; returns once its caches are filled.
     async fn started(&self, kubeconfig: &Path) -> OperatorProcess {
         let operator = self.start(kubeconfig);
         operator.logged("Ready to work").await;
@@ -83,7 +83,7 @@ impl Installer {
     }
 }
 
-/// The objects that stay, with their names.
+/// The objects that remain, with their names.
 fn residents() -> impl Iterator<Item = (Kind, String, Value)> {
     let specs = |at: usize| {
         [
@@ -113,7 +113,7 @@ async fn pods(world: &World) -> BTreeSet<String> {
     pods.iter().map(|pod| pod["metadata"]["uid"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Each resident is scaled or changed in a way that keeps its pods, which the version that leads sees to.
+/// Scales or changes each resident in a way that keeps its pods. The leading version applies this.
 async fn each_is_worked_on(world: &World, replicas: usize) {
     for (kind, name, _) in residents() {
         let patch = match kind.plural() {
@@ -141,10 +141,10 @@ async fn users(world: World, stop: Arc<AtomicBool>, done: watch::Sender<usize>) 
     }
 }
 
-/// Waits until users have done something more.
+/// Waits until users have made more changes.
 async fn users_go_on(done: &mut watch::Receiver<usize>) {
     let before = *done.borrow();
-    let more = timeout(PATIENCE, done.wait_for(|done| *done >= before + 2)).await;
+    let more = timeout(MAX_WAIT, done.wait_for(|done| *done >= before + 2)).await;
     more.expect("in time").expect("users are not stuck");
 }
 
@@ -212,7 +212,7 @@ async fn there_and_back(name: &'static str, installer: Installer) {
     let others = World::in_existing(plane, "users").await;
     let busy = tokio::spawn(users(others, stop.clone(), reports));
 
-    // The earlier version's Deployment in the cluster has no pods that work: kwok plays them.
+    // The earlier version's Deployment in the cluster has no working pods, because kwok simulates them.
     let planned = plan(&this, plane, "residents").await;
     assert_eq!((&planned["problems"], restarts(&planned)), (&json!([]), 0), "{planned:#}");
     assert_eq!(planned["summary"]["reconciled"], 3 * EACH);
@@ -239,13 +239,13 @@ async fn there_and_back(name: &'static str, installer: Installer) {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes: cargo test --test contract -- --ignored"]
-async fn an_upgrade_by_kubectl_and_the_way_back_restart_no_pod() {
+async fn an_upgrade_and_downgrade_by_kubectl_restart_no_pod() {
     there_and_back("upgrade-kubectl", Installer::Kubectl).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes: cargo test --test contract -- --ignored"]
-async fn an_upgrade_by_helm_and_the_way_back_restart_no_pod() {
+async fn an_upgrade_and_downgrade_by_helm_restart_no_pod() {
     let Some(helm) = Helm::find("an upgrade with Helm") else { return };
     there_and_back("upgrade-helm", Installer::Helm(helm)).await;
 }

@@ -1,5 +1,4 @@
-//! `kubectl wait` tells the truth: it never returns before the pods of that generation, and no
-//! others, serve.
+//! `kubectl wait` is reliable: it returns only after exactly the pods of that generation serve.
 
 use std::sync::Arc;
 
@@ -16,14 +15,14 @@ const AT_ONCE: usize = 3;
 
 const IMAGES: [&str; 4] = ["shop:1", "shop:2", "shop:3", "shop:4"];
 
-/// These match two nodes, one node, and all nodes.
+/// Labels of two nodes, one node, and all nodes.
 const LABELS: [&str; 3] = ["logs", "disk", "kubernetes.io/os"];
 
-/// The ports that Memcached's pods listen on; their image is set by the operator.
+/// The ports of Memcached's pods, whose image the operator sets.
 const PORTS: [i64; 3] = [11211, 11212, 11213];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn kubectl_wait_never_returns_before_the_pods_of_that_generation_alone_serve() {
+async fn kubectl_wait_returns_only_when_the_new_pods_serve() {
     let edits = std::env::var("KUBECTL_WAIT_EDITS").map_or(EDITS, |n| n.parse().unwrap());
     let (world, _operator) = World::with_operator_at("kubectl-wait-edits", "baseline").await;
     let world = Arc::new(world);
@@ -69,9 +68,8 @@ async fn edit_and_wait(world: Arc<World>, kind: Kind, name: &'static str, edits:
     edits
 }
 
-/// Returns whether this edit of a Memcached, which gets rolled out, changes nothing but its size:
-/// then Available, too, stays true once it is. During a rollout a Memcached has one instance fewer
-/// for a while after it reported that all are available.
+/// Returns whether this edit of a Memcached changes only its size: then Available remains True once it is.
+/// During a rollout, a Memcached has one instance less for a while after it reported that all are available.
 fn is_resized(kind: Kind, number: usize) -> bool {
     kind == MEMCACHED && number % 4 == 3
 }
@@ -108,7 +106,7 @@ fn is_serving(pod: &Value) -> bool {
     conditions.into_iter().any(|c| c["type"] == "Ready" && c["status"] == "True")
 }
 
-/// Returns whether a pod is of this spec's generation, regardless of how many pods there are.
+/// Returns whether a pod is of this spec's generation, regardless of the number of pods.
 fn is_of(spec: &Value, pod: &Value) -> bool {
     let container = &pod["spec"]["containers"][0];
     match spec["image"].as_str() {
@@ -117,7 +115,7 @@ fn is_of(spec: &Value, pod: &Value) -> bool {
     }
 }
 
-/// Asserts that all pods are of this spec, serve, and are as many as it asks for.
+/// Asserts that all pods are of this spec, serve, and have the desired number.
 async fn assert_only_it_serves(world: &World, kind: Kind, name: &str, spec: &Value) {
     let pods = pods(world, kind, name).await;
     let told = |pod: &Value| {

@@ -1,5 +1,5 @@
-//! Promises of the operator on a machine whose clock is changed: it reports times by that clock,
-//! but measures none with it. Here each process has its own clock (wall_clock.c).
+//! Promises of the operator on a machine whose clock changes: it reports times by that clock, but measures
+//! none with it. In these tests, each process has its own clock (wall_clock.c).
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -14,13 +14,13 @@ use crate::audit::operator_writes;
 use crate::operator_process::OperatorProcess;
 use crate::packaging::bind_lease_roles;
 use crate::unchecked::not_checked;
-use crate::world::{LEASE, MEMCACHED, MEMCACHED_IMAGE, PATIENCE, World, is_ready, memcached};
+use crate::world::{LEASE, MAX_WAIT, MEMCACHED, MEMCACHED_IMAGE, World, is_ready, memcached};
 
 /// Jump of a clock, in seconds: the API server's certificate is still valid then.
 const DAY: i64 = 24 * 3600;
-/// This many renewals after a jump show that it has no effect.
+/// Number of renewals after a jump that shows that the jump has no effect.
 const RENEWALS: usize = 8;
-/// No busy machine loses a Lease of this length, and no test here has to wait for it to expire.
+/// A busy machine does not lose a Lease of this length, and no test here waits for its expiry.
 const FLAGS: [&str; 4] = [
     "--leader-elect",
     "--leader-elect-lease-duration=90s",
@@ -37,7 +37,7 @@ struct WallClock {
 // === impl WallClock ===
 
 impl WallClock {
-    /// A clock that is right. `Err` says why this machine cannot have one.
+    /// Creates a correct clock. `Err` explains why this machine cannot have one.
     fn new() -> Result<WallClock, String> {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let library = folder.path().join("wall_clock.so");
@@ -53,7 +53,7 @@ impl WallClock {
         Ok(clock)
     }
 
-    /// Makes it jump; from now on it is ahead by this many seconds.
+    /// Makes it jump. From now on, it is ahead by this many seconds.
     fn set(&self, seconds: i64) {
         self.file.write_all_at(&seconds.to_ne_bytes(), 0).expect("a file can be written");
     }
@@ -114,7 +114,7 @@ async fn work(world: &World, name: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes: cargo test --test contract -- --ignored"]
-async fn a_clock_that_jumps_a_day_ahead_and_back_moves_neither_the_lease_nor_the_work() {
+async fn a_clock_jump_of_a_day_affects_neither_lease_nor_work() {
     let (Some(clock), Some(other)) = (wall_clock(), wall_clock()) else { return };
     let world = World::new("wall-clock", "restricted").await;
     bind_lease_roles(&world).await;
@@ -129,7 +129,7 @@ async fn a_clock_that_jumps_a_day_ahead_and_back_moves_neither_the_lease_nor_the
     clock.set(DAY);
     renewed(&world, "leader_", DAY).await;
     work(&world, "ahead").await;
-    // Each of the two is a day ahead in turn.
+    // One of the two is a day ahead, alternately.
     clock.set(0);
     other.set(DAY);
     let last = renewed(&world, "leader_", 0).await;
@@ -146,7 +146,7 @@ async fn a_clock_that_jumps_a_day_ahead_and_back_moves_neither_the_lease_nor_the
     standby.assert_alive();
 }
 
-/// A token for the operator. It is valid for as long as the Secret `name`, created for it, exists.
+/// Returns a token for the operator. It is valid while the Secret `name`, created for it, exists.
 async fn token(world: &World, name: &str) -> String {
     let here = format!("/api/v1/namespaces/{}", world.namespace);
     world.post(&format!("{here}/secrets"), json!({"metadata": {"name": name}})).await.unwrap();
@@ -162,7 +162,7 @@ async fn end(world: &World, name: &str, token: &str) {
     let path = format!("/api/v1/namespaces/{}/secrets/{name}", world.namespace);
     world.send(Method::DELETE, &path, "application/json", Value::Null).await.unwrap();
     let nobody = world.plane().nobody().await;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + MAX_WAIT;
     loop {
         let request = Request::get("/version").header("Authorization", format!("Bearer {token}"));
         match nobody.request_text(request.body(Vec::new()).unwrap()).await {
@@ -174,7 +174,7 @@ async fn end(world: &World, name: &str, token: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_token_that_is_replaced_after_the_clock_was_set_back_a_day_is_used() {
+async fn a_replaced_token_is_used_after_the_clock_jumped_back() {
     let Some(clock) = wall_clock() else { return };
     let world = World::new("wall-clock-token", "restricted").await;
     bind_lease_roles(&world).await;

@@ -15,9 +15,9 @@ pub use self::waiting::Seen;
 use crate::control_plane::ControlPlane;
 use crate::operator_process::OperatorProcess;
 
-/// Maximum wait of a test, unless it says otherwise. Far longer than it takes, so that a busy
-/// machine fails no test; the waiting itself is by events.
-pub const PATIENCE: Duration = Duration::from_secs(300);
+/// Maximum wait of a test by default. It is far longer than necessary, so that a busy machine fails no test.
+/// The tests wait for events.
+pub const MAX_WAIT: Duration = Duration::from_secs(300);
 
 /// The image for memcached pods; kwok pulls nothing.
 pub const MEMCACHED_IMAGE: &str = "memcached:1.6.26-alpine3.19";
@@ -31,7 +31,7 @@ pub struct World {
     client: kube::Client,
     pub namespace: String,
     files: tempfile::TempDir,
-    patience: Duration,
+    max_wait: Duration,
 }
 
 impl World {
@@ -49,7 +49,7 @@ impl World {
         (world, operator)
     }
 
-    /// A namespace with the operator's rights in it, but no operator yet.
+    /// Creates a namespace with the operator's permissions in it, but no operator yet.
     pub async fn new(name: &str, pod_security: &str) -> World {
         let plane = tokio::task::spawn_blocking(ControlPlane::shared).await.expect("it starts");
         World::on(plane, name, pod_security).await
@@ -59,7 +59,7 @@ impl World {
     pub async fn on(plane: &'static ControlPlane, name: &str, pod_security: &str) -> World {
         let client = plane.admin().await;
         let files = tempfile::tempdir().expect("a temporary folder");
-        let world = World { plane, client, namespace: name.to_owned(), files, patience: PATIENCE };
+        let world = World { plane, client, namespace: name.to_owned(), files, max_wait: MAX_WAIT };
         let labels = json!({"pod-security.kubernetes.io/enforce": pod_security});
         world
             .post("/api/v1/namespaces", json!({"metadata": {"name": name, "labels": labels}}))
@@ -74,19 +74,19 @@ impl World {
         world
     }
 
-    /// A namespace that the artifacts have created.
+    /// Uses a namespace that the artifacts have created.
     pub async fn in_existing(plane: &'static ControlPlane, name: &str) -> World {
         let files = tempfile::tempdir().expect("a temporary folder");
         let client = plane.admin().await;
-        World { plane, client, namespace: name.to_owned(), files, patience: PATIENCE }
+        World { plane, client, namespace: name.to_owned(), files, max_wait: MAX_WAIT }
     }
 
-    /// With this patience, for what takes others long.
-    pub fn patient(self, patience: Duration) -> World {
-        World { patience, ..self }
+    /// Sets the maximum wait, for slow operations.
+    pub fn patient(self, max_wait: Duration) -> World {
+        World { max_wait, ..self }
     }
 
-    /// Gives the operator's ServiceAccount its ClusterRole's rights in this namespace.
+    /// Gives the operator's ServiceAccount the permissions of its ClusterRole in this namespace.
     pub async fn bind(&self) {
         let binding = json!({
             "metadata": {"name": "workload-operator"},

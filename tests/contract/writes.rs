@@ -13,7 +13,7 @@ use workload_operator::shutdown::Shutdown;
 
 use crate::world::{DEPLOYMENT, SERVICE_ACCOUNT, World};
 
-/// Makes each kind of write once. The responses have to show its effect.
+/// Makes each kind of write once. The responses must show its effect.
 async fn reconcile(
     _: Arc<Typed<ServiceAccount>>,
     cx: Context<Typed<ServiceAccount>>,
@@ -25,7 +25,7 @@ async fn reconcile(
     let spec = json!({"replicas": 0, "selector": {"matchLabels": labels}, "template": template});
     let created =
         cx.create::<Typed<Deployment>>(json!({"metadata": named("web"), "spec": spec})).await?;
-    // Without an informer's selector, the store has the response.
+    // Without a label selector of the informer, the store contains the response.
     let key = ObjectKey::new(namespace.as_str(), "web");
     assert_eq!(cx.get::<Typed<Deployment>>(&key)?.unwrap().metadata.uid, created.metadata.uid);
     cx.scale::<Typed<Deployment>>(&key, 1).await?;
@@ -63,7 +63,7 @@ async fn reconcile(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_write_of_a_context_has_its_effect_on_a_real_api_server() {
+async fn every_write_of_a_context_works_on_a_real_server() {
     let world = World::new("writes", "baseline").await;
     world.create(SERVICE_ACCOUNT, json!({"metadata": {"name": "owner"}})).await.unwrap();
     let manager = Manager::new("writes")

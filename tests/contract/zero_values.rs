@@ -1,5 +1,5 @@
-//! A zero value of an optional field means the same as leaving the field out, as for Kubernetes' own kinds: clients in
-//! Go and templates write it.
+//! A zero value of an optional field means the same as an unset field, as for Kubernetes' own kinds, because
+//! Go clients and templates write it.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use workload_operator::{app, crds, generic_daemon, memcached};
 
 use crate::world::{APP, GENERIC_DAEMON, Kind, MEMCACHED, World};
 
-/// Fields whose zero value is a setting of its own.
+/// Fields whose zero value is a separate setting.
 const SETTINGS: &[&str] = &[
     "spec.replicas",
     "spec.size",
@@ -19,12 +19,12 @@ const SETTINGS: &[&str] = &[
     "spec.pod.tolerations[].tolerationSeconds",
     "spec.strategy.rollingUpdate.maxSurge",
     "spec.strategy.rollingUpdate.maxUnavailable",
-    // False is the choice against the default.
+    // False differs from the default.
     "spec.hostPaths[].readOnly",
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_zero_value_of_an_optional_field_is_accepted_and_means_its_absence() {
+async fn a_zero_value_of_an_optional_field_means_unset() {
     let world = World::new("zero-values", "privileged").await;
     for kind in [MEMCACHED, GENERIC_DAEMON, APP] {
         let schema = schema(kind);
@@ -46,8 +46,8 @@ async fn a_zero_value_of_an_optional_field_is_accepted_and_means_its_absence() {
     }
 }
 
-/// Sets the field to its zero value, and compares the children with those without the field. Returns false if this
-/// object needs the field.
+/// Sets the field to its zero value, and compares the owned objects with those without the field. Returns
+/// false if this object requires the field.
 async fn means_absence(
     world: &World,
     kind: Kind,
@@ -80,7 +80,7 @@ async fn means_absence(
     true
 }
 
-/// The children that the operator makes of an object.
+/// Returns the owned objects that the operator creates for an object.
 fn children(kind: Kind, object: Value) -> String {
     match kind {
         APP => format!("{:#?}", app::desired(&serde_json::from_value(object).unwrap())),
@@ -106,8 +106,8 @@ fn schema(kind: Kind) -> Value {
     serde_json::to_value(schema.unwrap()).unwrap()
 }
 
-/// Collects the optional fields that have a zero value: texts, numbers, lists and maps. An object with fields of its
-/// own has none in Go, where it is a pointer.
+/// Collects the optional fields that have a zero value: strings, numbers, lists and maps. An object with
+/// fields has none in Go, where it is a pointer.
 fn optional(schema: &Value, path: &str, all: &mut BTreeSet<String>) {
     let required = schema["required"].as_array();
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {

@@ -1,4 +1,4 @@
-//! What the operator writes to its children, and what it leaves alone.
+//! The operator's writes to its owned objects, and the fields that it leaves alone.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::world::{DEPLOYMENT, GENERIC_DAEMON, MEMCACHED, World, has_condition, 
 const QUIET: Duration = Duration::from_secs(60);
 
 #[tokio::test(start_paused = true)]
-async fn from_nothing_to_ready_takes_one_request_a_child_and_reads_none() {
+async fn creation_takes_one_request_for_each_owned_object() {
     let world = World::new();
     let test = async {
         for Sample { kind, name, object, child } in one_of_each() {
@@ -23,7 +23,7 @@ async fn from_nothing_to_ready_takes_one_request_a_child_and_reads_none() {
             let counts = |uri: &str| !uri.contains("/status?") && !uri.contains("/events?");
             let requests = world.server.requests().split_off(before);
             let requests = requests.iter().filter(|it| counts(&it.uri));
-            // Lists of pods and nodes are bounded for the whole process: diagnostics.
+            // Lists of pods and nodes are not counted, because diagnostics limits them for the whole process.
             let requests = requests.filter(|it| !["list", "watch"].contains(&it.verb));
             let mut requests: Vec<_> = requests
                 .map(|it| format!("{} {}", it.verb, it.resource.rsplit('/').next().unwrap()))
@@ -45,7 +45,7 @@ async fn from_nothing_to_ready_takes_one_request_a_child_and_reads_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hand_scaled_deployment_returns_at_once() {
+async fn a_manually_scaled_deployment_is_restored_at_once() {
     let world = World::new();
     world.create(MEMCACHED, json!({"metadata": {"name": "one"}, "spec": {"size": 1}}));
     let test = async {
@@ -82,7 +82,7 @@ async fn fields_that_the_operator_does_not_set_are_left_alone() {
                 json!({"metadata": {"annotations": {"autoscaling/x": "1"},
                 "labels": {"team": "a"}}, "spec": {"template": template}}),
             );
-            // A change to the operator's field, after which the foreign fields must still be there.
+            // This changes the operator's field. After its restoration, the foreign fields must remain.
             let mine = json!({"metadata": {"labels": {"app.kubernetes.io/name": "spoilt"}}});
             world.patch(child, name, mine);
             let is_healed =
@@ -99,7 +99,7 @@ async fn fields_that_the_operator_does_not_set_are_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_foreign_child_of_the_same_name_is_untouched_reported_and_taken_up_once_it_is_gone() {
+async fn a_foreign_object_is_untouched_reported_and_replaced_after_its_deletion() {
     let world = World::new();
     let test = async {
         for Sample { kind, name, object, child } in one_of_each() {
@@ -128,7 +128,7 @@ async fn a_foreign_child_of_the_same_name_is_untouched_reported_and_taken_up_onc
 }
 
 #[tokio::test(start_paused = true)]
-async fn paused_stops_writes_for_that_object_and_deletion_still_works() {
+async fn a_paused_object_is_not_written_and_can_be_deleted() {
     let world = World::new();
     let pause = |value: Value| json!({"metadata": {"annotations": {"workload-operator.example.com/paused": value}}});
     let test = async {
@@ -158,7 +158,7 @@ async fn paused_stops_writes_for_that_object_and_deletion_still_works() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_deleted_while_the_operator_was_down_is_finalized_when_it_is_back() {
+async fn an_object_deleted_during_downtime_is_finalized_later() {
     let world = World::new();
     world.create(MEMCACHED, json!({"metadata": {"name": "cart"}, "spec": {"size": 1}}));
     world.run(world.until(MEMCACHED, "cart", is_ready)).await;

@@ -1,8 +1,8 @@
-//! The operator is killed at every write that it makes, twice, and at every event that it is sent.
+//! The operator is killed at every write that it makes, twice, and at every event that it receives.
 //!
-//! A workload runs once undisturbed, which shows every write and event. Then it runs again for each of them: the
-//! operator is killed before the write is carried out, or after it without a response, and started again; and once
-//! more at one of the writes of its recovery. Each run has to end as the undisturbed one did.
+//! A workload runs once undisturbed, which shows every write and event. It then runs again for each of them:
+//! the operator is killed before the write or after it, without a response, and started again. A second crash
+//! follows at one of the writes of its recovery. Each run must end like the undisturbed one.
 
 use std::collections::BTreeMap;
 use std::sync::Once;
@@ -20,13 +20,13 @@ use crate::world::{
 /// The name of every custom resource here.
 const NAME: &str = "it";
 
-/// Time without a request after which a step is over: longer than every backoff and recheck that matters here.
+/// Time without a request after which a step is over. It is longer than every relevant backoff and recheck.
 const QUIET: Duration = Duration::from_secs(90);
 
 /// Writes after the first crash at which a second one is tried.
 const SECONDS: usize = 6;
 
-/// What a user, or another program, does.
+/// An action of a user or of another program.
 #[derive(Clone)]
 enum Step {
     Create(Value),
@@ -34,13 +34,13 @@ enum Step {
     /// Changed and immediately changed back.
     Flap(Value, Value),
     Delete,
-    /// Deleted and, once it is gone, created again.
+    /// Deleted and, once it no longer exists, created again.
     Recreate(Value),
-    /// Somebody changes a child.
+    /// Another client changes an owned object.
     Edit(Kind, Value),
-    /// Somebody deletes a child.
+    /// Another client deletes an owned object.
     Remove(Kind),
-    /// Somebody creates an object with the name of a future child.
+    /// Another client creates an object with the name of a future owned object.
     Occupy(Kind, Value),
     /// No object of this kind can be created.
     Forbid(Kind),
@@ -186,7 +186,7 @@ struct Crash {
 struct Outcome {
     /// The custom resource and its children after each step.
     states: Vec<Value>,
-    /// How many objects there were of each kind, one after another.
+    /// Number of objects of each kind that existed, one after another.
     made: Vec<usize>,
     requests: Vec<Received>,
     /// The number of events, by resource.
@@ -194,7 +194,7 @@ struct Outcome {
     crashes: usize,
 }
 
-/// The number of panics in this process. The operator catches those of a reconcile and tries again.
+/// The number of panics in this process. The operator catches those of a reconcile and retries.
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 
 fn count_panics() {
@@ -208,7 +208,7 @@ fn count_panics() {
     });
 }
 
-/// Plays the workload, with the operator killed and started again at each of these.
+/// Runs the workload; the operator is killed and started again at each of these points.
 async fn play(workload: &Workload, crashes: &[Crash]) -> Outcome {
     fastrand::seed(7);
     count_panics();
@@ -278,7 +278,7 @@ fn come_about(world: &World, workload: &Workload, step: &Step) {
     }
 }
 
-/// The custom resource and its children, without what differs in every run.
+/// Returns the custom resource and its owned objects, without parts that differ in every run.
 fn state(world: &World, kind: Kind) -> Value {
     let mut state = Vec::new();
     for of in [kind, DEPLOYMENT, DAEMON_SET, SERVICE, BUDGET] {
@@ -300,7 +300,7 @@ fn mask(value: &mut Value) {
             for (name, field) in fields {
                 match name.as_str() {
                     "uid" | "resourceVersion" | "managedFields" => *field = Value::Null,
-                    // A move back and forth with its owner depends on timing.
+                    // A move to another owner and back depends on timing.
                     "generation" | "observedGeneration" => *field = Value::Null,
                     name if name.ends_with("Time") || name.ends_with("Timestamp") => {
                         *field = Value::Null;
@@ -332,7 +332,7 @@ fn writes(outcome: &Outcome) -> impl Iterator<Item = &Received> {
     outcome.requests.iter().filter(|request| request.method != "GET")
 }
 
-/// Plays it with these crashes and compares the end of each step.
+/// Runs the workload with these crashes and compares the end of each step.
 async fn same(workload: &Workload, crashes: &[Crash], reference: &Outcome) -> Outcome {
     let outcome = play(workload, crashes).await;
     assert_eq!(outcome.made, reference.made, "{}, killed at {crashes:?}", workload.label);
@@ -351,7 +351,7 @@ fn slice<T>(points: impl Iterator<Item = T>) -> impl Iterator<Item = T> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn killed_at_any_write_it_ends_as_if_it_had_not_been() {
+async fn a_crash_at_any_write_does_not_change_the_result() {
     let (mut points, mut pairs, mut met) = (0, 0, 0);
     for workload in workloads() {
         let reference = play(&workload, &[]).await;
@@ -364,7 +364,7 @@ async fn killed_at_any_write_it_ends_as_if_it_had_not_been() {
             };
             let after = writes(&once).skip_while(|write| !is_first(write)).skip(1);
             let recovery = after.filter(|write| !is_event(write)).take(SECONDS);
-            // Before and after in turns: twice as many would take twice as long.
+            // Alternately before and after the write: both would take twice as long.
             let seconds = recovery.enumerate().map(|(number, write)| at(write)[number % 2].clone());
             for second in slice(seconds) {
                 same(&workload, &[first.clone(), second], &reference).await;
@@ -374,12 +374,12 @@ async fn killed_at_any_write_it_ends_as_if_it_had_not_been() {
     }
     println!("{points} points, {met} met, {pairs} pairs");
     assert_eq!(PANICS.load(Ordering::Relaxed), 0);
-    // What a quota refuses does not get that far.
+    // Writes that a quota refuses are not counted.
     assert!(4 * met > 3 * points, "{met} of {points} were met");
 }
 
 #[tokio::test(start_paused = true)]
-async fn killed_at_any_event_it_ends_as_if_it_had_not_been() {
+async fn a_crash_at_any_event_does_not_change_the_result() {
     let (mut points, mut met) = (0, 0);
     for workload in workloads() {
         let reference = play(&workload, &[]).await;
@@ -396,6 +396,6 @@ async fn killed_at_any_event_it_ends_as_if_it_had_not_been() {
     }
     println!("{points} events, {met} met");
     assert_eq!(PANICS.load(Ordering::Relaxed), 0);
-    // What a quota refuses does not get that far.
+    // Writes that a quota refuses are not counted.
     assert!(4 * met > 3 * points, "{met} of {points} were met");
 }

@@ -1,4 +1,4 @@
-//! Pods that do not serve: what the status says about them.
+//! The status of workloads whose pods do not serve.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ async fn degraded_after_a_rollout(world: &World, sample: &Sample, reason: &str) 
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_stops_serving_after_its_rollout_is_degraded_and_named() {
+async fn pods_that_fail_after_their_rollout_are_degraded_and_named() {
     let world = World::new();
     let test = async {
         for sample in one_of_each() {
@@ -50,7 +50,7 @@ async fn what_stops_serving_after_its_rollout_is_degraded_and_named() {
         world.server.settled(Duration::from_secs(60)).await;
     };
     world.run(test).await;
-    // Another process says the same, and writes nothing.
+    // Another process reports the same, and writes nothing.
     let before = world.server.writes().len();
     let test = async {
         world.server.settled(Duration::from_secs(60)).await;
@@ -79,7 +79,7 @@ async fn available_follows_the_pods_when_the_image_setting_is_removed() {
             (&available["status"], &available["message"]),
             (&json!("True"), &json!(sentence))
         );
-        // And it stops following the last write when a pod stops serving.
+        // The counts also change when a pod stops serving after the last write.
         world.pods_wait("cart", "CrashLoopBackOff");
         world.until(MEMCACHED, "cart", |cart| has_condition(cart, "Available", "False")).await;
     };
@@ -87,7 +87,7 @@ async fn available_follows_the_pods_when_the_image_setting_is_removed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn paused_by_annotation_the_counts_still_follow_the_child() {
+async fn the_counts_of_a_paused_object_follow_its_workload() {
     let world = World::new();
     let test = async {
         for (Sample { kind, name, object, .. }, count) in one_of_each().into_iter().zip(READY) {

@@ -1,6 +1,6 @@
-//! Lists of pods and nodes that explain a status: what it says while they fail or hang.
+//! Lists of pods and nodes that explain a status, and the status while they fail or hang.
 //!
-//! An App's pods are listed for nothing else.
+//! An App's pods are listed for no other purpose.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 
 use crate::world::{APP, GENERIC_DAEMON, Kind, NODE, POD, World, id, is_ready};
 
-/// An answer is used for half a minute.
+/// A result is used for half a minute.
 const LATER: Duration = Duration::from_secs(40);
 
 fn app(name: &str, replicas: i64) -> Value {
     json!({"metadata": {"name": name}, "spec": {"image": "a:1", "replicas": replicas}})
 }
 
-/// Has each list of a kind fail with 500.
+/// Makes each list of a kind fail with 500.
 fn fail_lists(world: &World, kind: Kind) {
     let resource = id(kind, "").resource;
     world.server.intercept(move |request| {
@@ -32,7 +32,7 @@ fn lists(world: &World, kind: Kind) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_list_of_pods_keeps_what_the_status_says() {
+async fn a_failed_list_of_pods_keeps_the_status() {
     let world = World::new();
     world.create(APP, app("app", 2));
     let crashes = ("True", "ImagePullFailed");
@@ -57,7 +57,7 @@ async fn a_failed_list_of_pods_keeps_what_the_status_says() {
         before
     };
     let before = world.run(test).await;
-    // A new operator, which has listed nothing yet, keeps it as well.
+    // A new operator, which has listed nothing yet, keeps it, too.
     let test = async {
         let listed = lists(&world, POD);
         tokio::time::sleep(LATER).await;
@@ -71,7 +71,7 @@ async fn a_failed_list_of_pods_keeps_what_the_status_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lists_that_hang_hold_up_neither_the_status_nor_other_objects() {
+async fn hanging_lists_delay_neither_the_status_nor_other_objects() {
     let world = World::new();
     let names = ["a", "b", "c", "d", "e", "f"];
     let test = async {
@@ -113,7 +113,7 @@ async fn a_failed_list_of_nodes_does_not_make_a_daemon_ready() {
         taint(json!([{"key": "dedicated", "value": "db", "effect": "NoSchedule"}]));
         let unknown = ("False", "RollingOut");
         let message = world.until_condition(GENERIC_DAEMON, "logs", "Ready", unknown).await;
-        assert!(message.contains("the nodes cannot be listed"), "{message}");
+        assert!(message.contains("cannot list the nodes"), "{message}");
         world.server.intercept(|_| None);
         let tainted = ("True", "NodesTainted");
         world.until_condition(GENERIC_DAEMON, "logs", "Degraded", tainted).await;

@@ -1,4 +1,4 @@
-//! Edits of custom resources: what they write, and what the status says afterwards.
+//! Edits of custom resources: the resulting writes and statuses.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ async fn shop(world: &World, spec: Value) {
     world.until(APP, "shop", is_ready).await;
 }
 
-/// Merge-patches the spec of the App, and waits until the operator has nothing left to do.
+/// Merge-patches the spec of the App, and waits until the operator is idle.
 async fn edit(world: &World, spec: Value) {
     world.patch(APP, "shop", json!({ "spec": spec }));
     world.server.settled(QUIET).await;
@@ -34,14 +34,14 @@ pub fn writes(world: &World, kind: Kind) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_edit_writes_once_each_child_that_it_concerns() {
+async fn an_edit_writes_each_affected_object_once() {
     let world = World::new();
     let test = async {
         shop(&world, json!({"image": "shop:1", "ports": [{"port": 80}]})).await;
         for (spec, to_deployment, to_service) in [
             (json!({"replicas": 2}), 1, 0),
             (json!({"envs": [{"name": "A", "value": "1"}]}), 1, 0),
-            // The Service is also labelled with the version that it leads to.
+            // The Service also has the label of the version.
             (json!({"image": "shop:2"}), 1, 1),
             (json!({"image": "mirror.example.com/shop:2"}), 1, 0),
             (json!({"ports": [{"port": 81, "targetPort": 80}]}), 0, 1),
@@ -94,7 +94,7 @@ fn all(ports: &Value, field: &str) -> Vec<Value> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_service_comes_with_the_first_port_and_goes_with_the_last() {
+async fn the_service_exists_while_the_app_has_ports() {
     let world = World::new();
     let test = async {
         shop(&world, json!({"image": "shop:1"})).await;
@@ -121,7 +121,7 @@ async fn the_service_comes_with_the_first_port_and_goes_with_the_last() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_nodes_of_a_memcached_are_the_sorted_names_of_its_own_pods() {
+async fn the_nodes_of_a_memcached_are_its_sorted_pod_names() {
     let world = World::new();
     let test = async {
         for name in ["one", "two"] {
@@ -141,9 +141,9 @@ async fn the_nodes_of_a_memcached_are_the_sorted_names_of_its_own_pods() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn deletion_runs_the_finalizer_and_says_so() {
+async fn a_deletion_runs_the_finalizer_and_reports_it() {
     let world = World::new();
-    // Another finalizer holds the object, so that its last state can be read.
+    // Another finalizer keeps the object, so that its last state can be read.
     world.create(
         MEMCACHED,
         json!({"metadata": {"name": "cart", "finalizers": ["example.com/keep"]}, "spec": {"size": 1}}),

@@ -1,11 +1,11 @@
 //! The operator's own decisions, on an API server in memory with simulated pods and virtual time.
 //!
-//! Neither Go nor a control plane is needed. The promises that depend on the real API server (CEL rules, defaults,
-//! RBAC, quotas, kubectl) are tested in tests/contract.
+//! Neither Go nor a control plane is required. tests/contract tests the promises that depend on the real API
+//! server (CEL rules, defaults, RBAC, quotas, kubectl).
 
-// A test binary exports nothing; `pub` marks what a module offers to the others.
+// A test binary exports nothing; `pub` marks the interface of a module.
 #![allow(unreachable_pub)]
-// A test that meets something unexpected has failed.
+// An unexpected result fails the test.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::needless_pass_by_value)]
 
 #[path = "../contract/world/kind.rs"]

@@ -6,10 +6,10 @@ use crate::world::{APP, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, Kind, MEMCACHED}
 
 pub struct Sample {
     pub kind: Kind,
-    /// Each has its own: a Memcached and an App of the same name would ask for the same children.
+    /// Different for each kind: a Memcached and an App of the same name would need the same owned objects.
     pub name: &'static str,
     pub object: Value,
-    /// The child that has its pods.
+    /// The owned object that has its pods.
     pub child: Kind,
 }
 

@@ -1,4 +1,5 @@
-//! Others who never stop: changing an object, writing to its child, undoing what the operator does.
+//! Other clients that constantly change an object, write to its owned object, or revert the operator's
+//! changes.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ const QUIET: Duration = Duration::from_secs(60);
 const CHANGES: i64 = 100;
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_never_stops_changing_keeps_no_other_waiting() {
+async fn a_constantly_changing_object_delays_no_other_object() {
     let world = World::new();
     let test = async {
         world.create(MEMCACHED, json!({"metadata": {"name": "hot"}, "spec": {"size": 1}}));
@@ -33,10 +34,10 @@ async fn an_object_that_never_stops_changing_keeps_no_other_waiting() {
     world.run(test).await;
 }
 
-/// The operator's own field counts, not anybody's version: a read, change and write back
-/// would be refused (409) whenever another manager was faster.
+/// The operator compares only its own field, not the version: a write of a version read before would be
+/// refused (409) whenever another manager was faster.
 #[tokio::test(start_paused = true)]
-async fn a_child_that_others_never_stop_writing_to_is_changed_once_for_each_edit() {
+async fn constant_foreign_writes_cause_one_write_for_each_edit() {
     const SIZES: [i64; 8] = [2, 1, 3, 1, 2, 3, 1, 2];
     let world = World::new();
     let test = async {
@@ -46,7 +47,7 @@ async fn a_child_that_others_never_stop_writing_to_is_changed_once_for_each_edit
         for (edit, size) in SIZES.iter().enumerate() {
             world.patch(MEMCACHED, "it", json!({"spec": {"size": size}}));
             let mut notes = 0;
-            // They go on when it is done.
+            // The writes continue after that.
             while notes < 20 || world.get(DEPLOYMENT, "it").unwrap()["spec"]["replicas"] != *size {
                 let annotations = json!({"peer": format!("{edit}-{notes}")});
                 world.patch(DEPLOYMENT, "it", json!({"metadata": {"annotations": annotations}}));
@@ -62,8 +63,8 @@ async fn a_child_that_others_never_stop_writing_to_is_changed_once_for_each_edit
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_a_fight_over_a_field_the_operator_writes_seldom_and_says_so() {
-    /// The maximum number of writes to one object in a minute while somebody undoes each one.
+async fn a_contested_field_is_written_rarely_and_reported() {
+    /// Maximum number of writes to one object in a minute while another client reverts each one.
     const MOST_A_MINUTE: usize = 12;
     let world = World::new();
     let test = async {
@@ -88,7 +89,7 @@ async fn in_a_fight_over_a_field_the_operator_writes_seldom_and_says_so() {
         assert!(!is_ready(&told));
         let writes = writes(&world, DEPLOYMENT) - before;
         assert!(writes <= MOST_A_MINUTE, "{writes} writes until it was told");
-        // Nobody fights any more.
+        // No other client writes any more.
         world.until(APP, "shop", is_ready).await;
     };
     world.run(test).await;

@@ -81,7 +81,7 @@ impl World {
         self.server.delete(&id(kind, name));
     }
 
-    /// Has the pods whose name begins with this wait for a reason; an empty one lets them run.
+    /// Makes the pods whose name begins with this wait for a reason; an empty reason lets them run.
     pub fn pods_wait(&self, start: &str, reason: &str) {
         let (start, reason) = (start.to_owned(), reason.to_owned());
         self.cluster.pods_are(move |pod| {

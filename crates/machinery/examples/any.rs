@@ -1,5 +1,4 @@
-//! A kind that is known only when the program runs: prints how many objects of it each namespace
-//! has, and each change of that.
+//! A kind that is known only at run time. Prints the number of its objects in each namespace, and each change of it.
 //!
 //! `cargo run --example any -- apps/v1/Deployment`, or `v1/ConfigMap`
 use std::sync::{Arc, OnceLock};
@@ -12,7 +11,7 @@ use controller_machinery::object::{InternedStr, Kind, Meta, Object};
 use controller_machinery::{identity::Identity, store::Delta, view};
 use tokio::sync::mpsc;
 
-/// Of any object, the metadata is enough here.
+/// An object of any kind, of which only the metadata is read.
 #[derive(Debug, serde::Deserialize)]
 struct Any {
     metadata: Meta,
@@ -34,7 +33,7 @@ async fn discover(name: &str) -> Result<Kind, String> {
 }
 
 async fn reconcile(_: Arc<Any>, _: Context<Any>) -> Result<Action, Problem> {
-    Ok(Action::Done) // Here the objects are only counted.
+    Ok(Action::Done) // This example only counts the objects.
 }
 
 #[tokio::main(flavor = "current_thread")]

@@ -1,5 +1,5 @@
-//! Kubernetes' sample-controller on this library: runs a Deployment of nginx for each Foo and puts
-//! the number of available pods into its status. docs/YOUR_OWN_CONTROLLER.md walks through it.
+//! Kubernetes' sample-controller on this library. Runs a Deployment of nginx for each Foo and writes the number of
+//! available pods to its status. docs/YOUR_OWN_CONTROLLER.md explains it.
 //!
 //! `kubectl apply -f artifacts/examples/foo-crd.yaml`, then `cargo run --example foo`
 use std::{path::PathBuf, process::ExitCode, sync::Arc};
@@ -59,14 +59,14 @@ async fn reconcile(foo: Arc<Foo>, cx: Context<Foo>) -> Result<Action, Problem> {
     let selector = json!({"matchLabels": labels});
     let spec = json!({"selector": selector, "replicas": replicas, "template": template});
     let child = cx.ensure::<Deployment>(json!({"metadata": {"name": name}, "spec": spec})).await?;
-    // Those that the Foo had under earlier names go.
+    // Deletes Deployments with earlier names.
     cx.prune::<Deployment>(|child| child.metadata.key.name() == name).await?;
     let available = child.status.available_replicas.unwrap_or(0);
     cx.patch_status(json!({"availableReplicas": available})).await?;
     Ok(Action::Done)
 }
 
-/// Faster than the system's allocator, and it never pauses to clean up.
+/// An allocator that is faster than the system's.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -76,10 +76,10 @@ struct Args {
     /// The kubeconfig; else KUBECONFIG, ~/.kube/config, or the pod's ServiceAccount.
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
-    /// Foos that are worked on at a time.
+    /// Number of Foos that are reconciled at the same time.
     #[arg(long, default_value_t = 2)]
     workers: usize,
-    /// Work in this namespace only (may be repeated).
+    /// Watch this namespace only (can be repeated).
     #[arg(long = "namespace")]
     namespaces: Vec<String>,
 }
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_deployment_is_created_once_and_repaired_when_somebody_scales_it() {
+    async fn a_deployment_is_created_once_and_restored_after_scaling() {
         let server = Server::new(1);
         let (foo, deployment) = foo_on(&server);
         let _cluster = Cluster::start(&server, 3);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn after_any_faults_it_is_as_it_should_be() {
+    fn after_any_faults_the_desired_state_is_reached() {
         seeds(1_000, async |server| {
             let (foo, deployment) = foo_on(&server);
             let test = async {

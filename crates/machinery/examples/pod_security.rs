@@ -1,5 +1,5 @@
-//! A controller of a built-in, cluster-scoped kind: gives every Namespace that says nothing else the
-//! Pod Security level `baseline`, and announces it in an Event.
+//! A controller of a built-in, cluster-scoped kind. Sets the Pod Security level `baseline` on every Namespace without a
+//! level, and publishes an Event.
 //!
 //! `cargo run --example pod_security`, or with a label selector: `… -- team=web`
 use std::{process::ExitCode, sync::Arc};
@@ -14,7 +14,7 @@ use serde_json::json;
 
 const LEVEL: &str = "pod-security.kubernetes.io/enforce";
 
-/// Of a Namespace's labels, only this one is kept.
+/// The only label of a Namespace that is kept.
 #[derive(Debug, Clone)]
 enum Level {}
 
@@ -37,8 +37,8 @@ view!(Namespace { metadata: Meta<Level> }: Kind::cluster_scoped("", "v1", "Names
 async fn reconcile(namespace: Arc<Namespace>, cx: Context<Namespace>) -> Result<Action, Problem> {
     let meta = &namespace.metadata;
     if meta.labels.get(LEVEL).is_none() && !meta.key.name().starts_with("kube-") {
-        let uid = json!(meta.uid); // This one, not a namesake.
-        // At this version: whoever sets another level meanwhile is not overruled.
+        let uid = json!(meta.uid); // Not a later Namespace with the same name.
+        // With the version as a precondition, the patch does not overwrite a level set in the meantime.
         let patch = json!({ "metadata": {
             "uid": uid, "resourceVersion": meta.version, "labels": { LEVEL: "baseline" },
         }});

@@ -1,6 +1,7 @@
-//! Copies ConfigMaps to other namespaces. A ConfigMap with the annotation `example.com/copy-to: team-a,team-b` has a copy
-//! in each of these namespaces that exists, and with `*` one in every namespace. Copies follow the ConfigMap, are
-//! restored, and go with it. An object of somebody else under the name is left alone, and reported.
+//! Copies ConfigMaps to other namespaces. A ConfigMap with the annotation `example.com/copy-to: team-a,team-b` is
+//! copied to each of these namespaces that exists, and with `*` to every namespace. Copies are updated, restored and
+//! deleted together with the ConfigMap. If another object has the name of a copy, it is not changed, and the conflict
+//! is reported.
 //!
 //! `cargo run --example replicate`, then
 //! `kubectl create configmap motd --from-literal=text=hello` and
@@ -21,7 +22,7 @@ const COPY_TO: &str = "example.com/copy-to";
 const COPY_OF: &str = "example.com/copy-of";
 const FINALIZER: &str = "example.com/copies";
 
-/// Of a namespace, the name is enough.
+/// A namespace, of which only the metadata is read.
 #[derive(Debug, serde::Deserialize)]
 struct Namespace {
     metadata: Meta,
@@ -29,7 +30,7 @@ struct Namespace {
 
 view!(Namespace: Kind::cluster_scoped("", "v1", "Namespace", "namespaces"));
 
-/// Returns the namespaces in which a ConfigMap is to have a copy.
+/// Returns the namespaces to which a ConfigMap is copied.
 fn targets(config: &Config, namespaces: &Store<Namespace>) -> BTreeSet<InternedStr> {
     let Some(to) = config.meta().annotations.get(COPY_TO) else { return BTreeSet::new() };
     let is_named = |name: &str| *to == *"*" || to.split(',').any(|it| it.trim() == name);
@@ -53,7 +54,7 @@ async fn reconcile(config: Arc<Config>, cx: Context<Config>) -> Result<Action, P
         let (data, binary) = (&config.data, &config.binary_data);
         let copy = json!({"metadata": metadata, "data": data, "binaryData": binary});
         match cx.ensure::<Config>(copy).await {
-            // The API server is away.
+            // The API server is unreachable, so the other copies would fail, too.
             Err(problem) if problem.class() == Class::Transient => return Err(problem),
             copied => problems.extend(copied.err()),
         }

@@ -1,5 +1,5 @@
-//! Kubernetes' sample-controller on this library, wired by hand from its parts, to be read beside the
-//! original. `foo.rs` does the same with the manager, in a third of the lines: begin with that one.
+//! Kubernetes' sample-controller, wired manually from the parts of this library, for comparison with the original.
+//! Begin with `foo.rs`: it does the same with the manager, in a third of the lines.
 //!
 //! `kubectl apply -f artifacts/examples/foo-crd.yaml`, then `cargo run --example sample_controller`
 use std::{path::PathBuf, sync::Arc};
@@ -49,7 +49,8 @@ struct DeploymentSpec {
     replicas: Option<i32>,
 }
 
-/// A Deployment without available pods omits the field; so does a Foo not yet reconciled.
+/// The status of a Deployment and of a Foo. The field is missing if no pods are available, or before the first
+/// reconcile.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Status {
@@ -70,7 +71,7 @@ struct FooReconciler {
 
 impl Reconciler for FooReconciler {
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Problem> {
-        // After a Foo is gone, the garbage collector removes its Deployment.
+        // After a Foo is deleted, the garbage collector deletes its Deployment.
         let Some(foo) = self.foos.get(key).filter(|foo| !foo.metadata.deleting) else {
             return Ok(Action::Done);
         };
@@ -101,7 +102,7 @@ impl FooReconciler {
                 return Err(Problem::not_owned::<Foo, Deployment>(&key));
             }
             Some(there) if replicas.is_some() && *replicas != there.spec.replicas => {
-                let uid = json!({ "uid": there.uid() }); // This one, not a namesake.
+                let uid = json!({ "uid": there.uid() }); // Not a later Deployment with the same name.
                 let patch = json!({ "metadata": uid, "spec": { "replicas": replicas } });
                 self.deployments.apply_response(self.client.merge_patch(&key, &patch).await?)
             }
@@ -153,9 +154,9 @@ fn new_deployment(foo: &Foo) -> Value {
     })
 }
 
-// === Who tells whom. ===
+// === Wiring: event handlers and informers. ===
 
-/// Faster than the system's allocator, and it never pauses to clean up.
+/// An allocator that is faster than the system's.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -168,10 +169,10 @@ struct Args {
     /// The kubeconfig; else KUBECONFIG, ~/.kube/config, or the pod's ServiceAccount.
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
-    /// Foos that are worked on at a time.
+    /// Number of Foos that are reconciled at the same time.
     #[arg(long, default_value_t = 2)]
     workers: usize,
-    /// Work in this namespace only (may be repeated).
+    /// Watch this namespace only (can be repeated).
     #[arg(long = "namespace")]
     namespaces: Vec<String>,
 }

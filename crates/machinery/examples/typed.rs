@@ -1,4 +1,4 @@
-//! A Task: a Job that runs once. Its types are those of kube's derive and of k8s-openapi.
+//! A controller of Tasks: each is a Job that runs once. Uses the types of kube's derive and of k8s-openapi.
 //!
 //! `cargo run --example typed -- crd | kubectl apply -f -`, then `cargo run --example typed`
 use std::{process::ExitCode, sync::Arc};
@@ -36,13 +36,13 @@ async fn reconcile(task: Arc<Typed<Task>>, cx: Context<Typed<Task>>) -> Result<A
         cx.patch_status(json!({"conditions": [complete]})).await.map(|()| Action::Done)
     };
     let job = match cx.owned::<Typed<Job>>()?.into_iter().next() {
-        Some(job) => job, // Whatever has become of the Task's spec: what runs is not changed.
+        Some(job) => job, // A running Job is not changed, even if the Task's spec was.
         None if former.iter().any(|it| ENDS.contains(&&*it.reason)) => return Ok(Action::Done),
         None if former.iter().any(|it| *it.reason == *"Running") => {
             return report("Lost", "somebody deleted the Job before its end was seen").await;
         }
         None => {
-            // First: if the status cannot be written, the Job would run again after each TTL.
+            // The status is written first. If it could not be written later, the Job would run again after each TTL.
             report("Starting", "").await?;
             cx.ensure::<Typed<Job>>(job(&task)).await?
         }

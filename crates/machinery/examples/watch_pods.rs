@@ -1,4 +1,4 @@
-//! The informer alone: prints what happens to the pods of a cluster, or of one namespace.
+//! An informer without a controller. Prints the changes of all pods in the cluster or in one namespace.
 //!
 //! `cargo run --example watch_pods -- kube-system`
 use controller_machinery::client::{self, Client, Options};

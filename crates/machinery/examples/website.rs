@@ -1,6 +1,6 @@
-//! A Website: a ConfigMap with its page, a Deployment of nginx that serves it, a Service, and, if it
-//! may grow, a HorizontalPodAutoscaler. Its style sheet is in a ConfigMap that several may share. It
-//! is announced in a directory outside of the cluster, here a folder, until it is deleted.
+//! A controller of Websites. Each has a ConfigMap with its page, a Deployment of nginx that serves the page, a Service,
+//! and a HorizontalPodAutoscaler if `maxReplicas` is greater than 1. Several Websites can share a ConfigMap with a
+//! style sheet. Until it is deleted, each Website is listed in an external directory, here a folder.
 //!
 //! `kubectl apply -f artifacts/examples/website-crd.yaml`, then
 //! `cargo run --example website -- --directory /tmp`
@@ -60,7 +60,7 @@ child!(Deployment, "apps", "v1", "Deployment", "deployments");
 child!(Service, "", "v1", "Service", "services");
 child!(Autoscaler, "autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers");
 
-/// The ConfigMap with the style sheet, if there is to be one.
+/// Returns the key of the ConfigMap with the style sheet, if the Website has one.
 fn theme(site: &Website) -> Option<ObjectKey> {
     Some(site.metadata.key.sibling(site.spec.theme.clone()?))
 }
@@ -68,7 +68,7 @@ fn theme(site: &Website) -> Option<ObjectKey> {
 struct Directory(PathBuf);
 
 impl Directory {
-    /// The side effect: it may fail, and is then tried again.
+    /// Adds or removes the entry of a Website. A failure is retried.
     async fn announce(&self, site: &Website, is_there: bool) -> Result<(), Problem> {
         let Meta { key, .. } = &site.metadata;
         let file = self.0.join(format!("{}.{}", key.name(), key.namespace()));
@@ -78,7 +78,7 @@ impl Directory {
                 _ => tokio::fs::write(&file, &site.spec.page).await,
             },
             false => tokio::fs::remove_file(&file).await.or_else(|error| match error.kind() {
-                std::io::ErrorKind::NotFound => Ok(()), // A cleanup may run twice.
+                std::io::ErrorKind::NotFound => Ok(()), // A cleanup can run twice.
                 _ => Err(error),
             }),
         };
@@ -95,7 +95,7 @@ async fn reconcile(site: &Website, cx: &Context<Website, Directory>) -> Result<i
             Some(theme) => theme.data["css"].clone(),
             None => {
                 let what = format!("the ConfigMap {:?} with the theme does not exist", key.name());
-                return Err(Problem::terminal("ErrNoTheme", what)); // Its creation wakes this.
+                return Err(Problem::terminal("ErrNoTheme", what)); // Its creation enqueues this Website.
             }
         },
     };
@@ -106,7 +106,7 @@ async fn reconcile(site: &Website, cx: &Context<Website, Directory>) -> Result<i
     let container = json!({"name": "nginx", "image": "nginx:1.29", "volumeMounts": [mount]});
     let volume = json!({"name": "page", "configMap": {"name": name}});
     let deployment = json!({"metadata": {"name": name}, "spec": {
-        "replicas": (!growing).then_some(1), // Else it is the autoscaler's.
+        "replicas": (!growing).then_some(1), // Otherwise, the autoscaler sets it.
         "selector": {"matchLabels": labels},
         "template": {
             "metadata": {"labels": labels},
@@ -125,7 +125,7 @@ async fn reconcile(site: &Website, cx: &Context<Website, Directory>) -> Result<i
     Ok(deployment.status["availableReplicas"].as_i64().unwrap_or(0))
 }
 
-/// One reconcile, with its outcome in the status.
+/// Reconciles a Website and writes the outcome to its status.
 async fn reported(site: Arc<Website>, cx: Context<Website, Directory>) -> Result<Action, Problem> {
     let (children, announced) =
         (reconcile(&site, &cx).await, cx.data().announce(&site, true).await);
@@ -135,14 +135,14 @@ async fn reported(site: Arc<Website>, cx: Context<Website, Directory>) -> Result
         Ok(available) => (*available, "Serving", String::new()),
         Err(problem) => match problem.reason() {
             Some(reason) => (0, reason, problem.to_string()),
-            // Another client was faster, or the API server is away: the pods serve as before.
+            // After a conflict or during an outage, the pods serve as before.
             None => return outcome.map(|_| Action::Done),
         },
     };
     let former = &site.status.conditions;
     let ready = Condition::new(&*site, former, "Ready", available > 0, reason, message);
     cx.patch_status(json!({"availableReplicas": available, "conditions": [ready]})).await?;
-    // Somebody may tidy up the directory, of which no watch tells.
+    // No watch reports changes of the directory, so the entry is checked once a minute.
     outcome.map(|_| Action::RequeueAfter(Duration::from_secs(60)))
 }
 
@@ -152,10 +152,10 @@ struct Args {
     /// The kubeconfig; else KUBECONFIG, ~/.kube/config, or the pod's ServiceAccount.
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
-    /// The folder in which websites are announced.
+    /// The folder that lists the websites.
     #[arg(long)]
     directory: PathBuf,
-    /// Work in this namespace only (may be repeated).
+    /// Watch this namespace only (can be repeated).
     #[arg(long = "namespace")]
     namespaces: Vec<String>,
 }

@@ -1,8 +1,8 @@
 //! The time of this machine.
 //!
 //! Guarantees
-//! - All times that reach the API server come from [`now`]: of conditions, Events and the Lease.
-//! - On a thread that has created a `testing::Server`, both clocks follow tokio's, which can be paused.
+//! - All times sent to the API server (in conditions, Events and the Lease) are from [`now`].
+//! - On a thread that has created a `testing::Server`, both clocks follow tokio's clock, which can be paused.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub fn now() -> Timestamp {
     Timestamp::now()
 }
 
-/// Returns the time since the machine was started, with the time in which it was suspended.
+/// Returns the time since the machine was started, including the time in which it was suspended.
 pub(crate) fn since_boot() -> Duration {
     #[cfg(any(test, feature = "testing"))]
     if let Some(booted) = simulated::BOOTED.get() {
@@ -34,7 +34,7 @@ pub(crate) fn since_boot() -> Duration {
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or_default())
 }
 
-/// From now on, the clocks of this thread are tokio's, and the wall clock begins at `begin`.
+/// Makes the clocks of this thread follow tokio's clock. The wall clock starts at `begin`.
 #[cfg(any(test, feature = "testing"))]
 pub(crate) fn simulate(begin: Timestamp) {
     let now = tokio::time::Instant::now();
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_simulated_clock_stands_still_while_tokios_does() {
+    async fn a_simulated_clock_stops_while_tokio_is_paused() {
         simulate(Timestamp::UNIX_EPOCH);
         let (wall, boot) = (now(), since_boot());
         tokio::time::sleep(Duration::from_secs(60)).await;

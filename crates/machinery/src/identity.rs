@@ -57,7 +57,7 @@ impl Identity {
         self.name
     }
 
-    /// The group.
+    /// Returns the group.
     pub(crate) const fn group(&self) -> &'static str {
         self.group
     }
@@ -93,7 +93,7 @@ impl Identity {
     }
 }
 
-/// The name of the executable, as in client-go.
+/// Names the program after its executable, as in client-go.
 impl Default for Identity {
     fn default() -> Identity {
         static NAME: OnceLock<String> = OnceLock::new();
@@ -106,7 +106,7 @@ impl Default for Identity {
     }
 }
 
-/// A name alone.
+/// Creates an identity with only a name.
 impl From<&'static str> for Identity {
     fn from(name: &'static str) -> Identity {
         Identity::new(name, "")
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_becomes_a_legal_header_a_source_and_a_prefix() {
+    fn user_agent_event_source_and_metrics_prefix_are_legal() {
         let odd = Identity::new("my-opérator", "").version("1 beta");
         assert_eq!(odd.user_agent(), "my-op-rator/1-beta");
         assert_eq!(odd.event_source("pages"), "pages");
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_without_an_identity_is_named_as_its_file() {
+    fn the_default_identity_is_the_name_of_the_executable() {
         assert!(Identity::default().name().starts_with("controller_machinery-"));
     }
 }

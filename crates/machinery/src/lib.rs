@@ -6,9 +6,9 @@
 //!     └─────────────────────── client ◀─ reconcilers ◀─ controller ◀──────────────────┘
 //! ```
 //!
-//! The modules are listed in the order in which a change travels; each begins with its guarantees. To write a
-//! controller you need [`object`] (a view of your kind) and [`manager`]. The other modules are its parts, for cases
-//! that it does not cover.
+//! The modules are listed in the order in which a change passes through them. The documentation of each module begins
+//! with its guarantees. To write a controller, you need [`object`] (a view of your kind) and [`manager`]. Use the other
+//! modules for cases that [`manager`] does not cover.
 
 // docs.rs shows which feature an item needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -3,7 +3,7 @@
 //! Guarantees
 //! - One [`Shutdown`] per process; all clones start it at the same moment.
 //! - The first SIGTERM or SIGINT starts an orderly shutdown. A second signal of either kind exits at once, with the
-//!   code a shell returns for a process killed by it: 143 for SIGTERM, 130 for SIGINT. A separate thread handles
+//!   code that a shell reports for a process killed by it: 143 for SIGTERM, 130 for SIGINT. A separate thread handles
 //!   signals, so this works even while all threads of the runtime are blocked.
 //! - A request is never missed: [`Shutdown::requested`] returns at once after it.
 
@@ -40,7 +40,7 @@ impl Shutdown {
         Shutdown(CancellationToken::new())
     }
 
-    /// Creates a shutdown that starts with `self`. It can also be started alone.
+    /// Creates a shutdown that starts with `self`, or earlier by its own [`Shutdown::request`].
     pub fn child(&self) -> Shutdown {
         Shutdown(self.0.child_token())
     }
@@ -103,7 +103,7 @@ mod tests {
     use rustix::process::{Signal as Raw, getpid, kill_process};
 
     #[tokio::test]
-    async fn a_request_is_seen_by_every_clone_and_child_but_not_by_the_parent() {
+    async fn clones_and_children_see_a_request_and_the_parent_does_not() {
         let parent = Shutdown::manual();
         let (child, clone) = (parent.child(), parent.clone());
         child.request();
@@ -115,7 +115,7 @@ mod tests {
 
     /// The runtime of this test is blocked from its first line to its last.
     #[tokio::test]
-    async fn the_first_signal_asks_and_the_second_exits_even_while_the_runtime_is_blocked() {
+    async fn the_second_signal_exits_even_while_the_runtime_is_blocked() {
         const LONG: Duration = Duration::from_secs(60);
         let shutdown = Shutdown::manual();
         let ((asked, asks), (sent, codes)) = (mpsc::channel(), mpsc::channel());

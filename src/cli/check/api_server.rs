@@ -51,7 +51,7 @@ pub(super) fn unreachable(error: &Error) -> Finding {
     K001.fail(error.to_string())
 }
 
-/// The minor version in `v1.36.3-eks-1`; a later major version counts as newer than any.
+/// Returns the minor version in `v1.36.3-eks-1`. A later major version counts as newer than any.
 fn minor(name: &str) -> Option<u32> {
     let mut numbers = name.strip_prefix('v')?.split('.');
     let major: u32 = numbers.next()?.parse().ok()?;
@@ -86,7 +86,7 @@ pub(super) async fn crd_findings(client: &Client) -> Vec<Finding> {
         ours.iter().zip(there.iter().map(Option::as_ref)).collect();
     let none = there.iter().all(Option::is_none);
     let equal = if none { C002.skip("no CRD is installed: C001") } else { equal(&pairs) };
-    // What is applied must not lower the size that is allowed now.
+    // The manifests must not lower the size that is allowed now.
     let size = there
         .iter()
         .flatten()
@@ -131,13 +131,13 @@ fn equal(pairs: &[(&Value, Option<&Value>)]) -> Finding {
     if wrong.is_empty() { C002.ok("") } else { C002.fail(wrong.join("; ")) }
 }
 
-/// The largest size of a Memcached that an administrator may set.
+/// The largest size of a Memcached that an administrator can set.
 const LARGEST: std::ops::RangeInclusive<u64> = 3..=8;
 /// The bound on a Memcached's size in its CRD.
 const BOUND: &str =
     "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/size/maximum";
 
-/// `ours` with the bound on a Memcached's size that is `there`, which an administrator may raise.
+/// Returns `ours` with the bound on a Memcached's size in `there`, which an administrator can raise.
 fn with_size_of(ours: &Value, there: &Value) -> Value {
     let mut ours = ours.clone();
     let raised =
@@ -148,8 +148,8 @@ fn with_size_of(ours: &Value, there: &Value) -> Value {
     ours
 }
 
-/// The path at which `there` differs from `ours`. Inside a schema additions count as well; around
-/// it the API server adds defaults.
+/// Returns the path at which `there` differs from `ours`. Inside a schema, additions count, too. Outside, the
+/// API server adds defaults.
 fn difference(ours: &Value, there: &Value, path: &str) -> Option<String> {
     match (ours, there) {
         (Value::Object(a), Value::Object(b)) => {
@@ -178,7 +178,7 @@ fn plural(crd: &Value) -> &str {
     crd["spec"]["names"]["plural"].as_str().unwrap_or_default()
 }
 
-/// Our names that kinds of another group have too.
+/// Finds our names that kinds of another group have, too.
 async fn names(client: &Client) -> Finding {
     let ours: Vec<(String, Vec<String>)> = crds::crds()
         .into_iter()
@@ -207,7 +207,7 @@ async fn names(client: &Client) -> Finding {
     }
 }
 
-/// Every resource of every group except the core group, with all its names.
+/// Returns every resource of every group except the core group, with all its names.
 async fn others(client: &Client) -> Result<Vec<(String, String, Vec<String>)>, Error> {
     let groups = client.read_path("/apis").await?;
     let mut all = Vec::new();
@@ -216,7 +216,8 @@ async fn others(client: &Client) -> Result<Vec<(String, String, Vec<String>)>, E
         let version = group["preferredVersion"]["groupVersion"].as_str().unwrap_or_default();
         let list = match client.read_path(&format!("/apis/{version}")).await {
             Ok(list) => list,
-            // It has gone since, or the extension server behind it does not answer: kubectl goes on without it, too.
+            // The group was deleted meanwhile, or its extension server does not respond. kubectl continues
+            // without it, too.
             Err(error) if error.is_not_found() || error.code() >= Some(500) => continue,
             Err(error) => return Err(error),
         };
@@ -237,7 +238,7 @@ async fn others(client: &Client) -> Result<Vec<(String, String, Vec<String>)>, E
 /// The name of the objects, which are never created.
 const NAME: &str = "workload-operator-check";
 
-/// A kind, a valid spec and an invalid one.
+/// Returns each kind with a valid spec and an invalid one.
 fn specs() -> [(Kind, Value, Value); 3] {
     [
         (Memcached::kind(), json!({"size": 1}), json!({"size": -1})),
@@ -261,8 +262,8 @@ pub(super) async fn dry_run_findings(target: &Target<'_>) -> Vec<Finding> {
     let (mut unknown, mut missing) = (Vec::new(), 0);
     for (kind, valid, invalid) in specs() {
         let right = Right { group: kind.group, resource: kind.plural, verbs: &["create"] };
-        // Objects that the account may not create say nothing about validity. Neither does a
-        // missing kind, which C001 reports.
+        // Objects that the account cannot create show nothing about validity. Neither does a missing kind,
+        // which C001 reports.
         match may(client, namespace, &right, "create").await {
             Ok(true) => {}
             Ok(false) => continue,
@@ -278,8 +279,8 @@ pub(super) async fn dry_run_findings(target: &Target<'_>) -> Vec<Finding> {
                 missing += 1;
                 continue;
             }
-            // The project's own policy: this account may not create what a GenericDaemon runs.
-            Err(error) if error.to_string().contains("must be allowed to create") => continue,
+            // The operator's own policy requires that the account is allowed to create the workload itself.
+            Err(error) if error.to_string().contains("requires permission to create") => continue,
             Err(error) if is_judgement(&error) => refused.push(format!("{}: {error}", kind.plural)),
             Err(error) => unknown.push(format!("{}: {error}", kind.plural)),
         }
@@ -299,7 +300,7 @@ pub(super) async fn dry_run_findings(target: &Target<'_>) -> Vec<Finding> {
         return vec![D001.unknown(why.clone()), D002.unknown(why)];
     }
     if tried.is_empty() {
-        let why = format!("this account may create none of them in {namespace}");
+        let why = format!("this account cannot create any of them in {namespace}");
         return vec![D001.skip(why.clone()), D002.skip(why)];
     }
     vec![
@@ -312,7 +313,7 @@ pub(super) async fn dry_run_findings(target: &Target<'_>) -> Vec<Finding> {
     ]
 }
 
-/// Returns whether the API server judged the object, and did not only fail to answer.
+/// Returns whether the error is a judgement of the API server about the object, not a missing response.
 fn is_judgement(error: &Error) -> bool {
     matches!(error.code(), Some(400 | 403 | 422))
 }
@@ -329,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_is_judged_by_its_minor_number_however_it_is_dressed() {
+    fn a_version_is_judged_by_its_minor_number() {
         for fine in ["v1.30.0", "v1.36.3", "v1.31.2-eks-abc", "v1.33+", "v2.0.0"] {
             assert_eq!(judged(fine), Outcome::Ok, "{fine}");
         }
@@ -345,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_around_a_schema_are_no_difference_and_any_change_in_it_is() {
+    fn a_changed_schema_is_a_difference_and_an_added_default_is_not() {
         let ours = json!({"names": {"plural": "xs"}, "openAPIV3Schema": {"minimum": 1.0}});
         let same = json!({"names": {"plural": "xs", "listKind": "XList"}, "scope": "Namespaced",
             "openAPIV3Schema": {"minimum": 1}});

@@ -20,7 +20,7 @@ pub(super) async fn operator_findings(target: &Target<'_>) -> Vec<Finding> {
     let (client, namespace) = (target.client, target.operator_namespace());
     let level = client.read(&NAMESPACE, &ObjectKey::new("", namespace)).await;
     let (mut pods, mut metrics_of_pods) = match &target.found {
-        // An operator that is waited for has to come.
+        // With --wait, a missing operator is a failure.
         Ok(Found::None(why)) if target.args.wait.is_some() => (P001.fail(why), M001.skip(why)),
         Ok(Found::None(why)) => (P001.skip(why), M001.skip(why)),
         Ok(Found::Several(why)) => (P001.fail(why), M001.skip(why)),
@@ -47,19 +47,19 @@ pub(super) async fn operator_findings(target: &Target<'_>) -> Vec<Finding> {
 async fn lease(target: &Target<'_>, pods: Option<&[Value]>) -> Finding {
     let Some(namespace) = lease_namespace(target) else {
         return P002
-            .skip("its namespace is set where this cannot see it: --leader-elect-namespace");
+            .skip("the Deployment does not show its namespace; set --leader-elect-namespace");
     };
     let lease = match target.client.read(&LEASE, &ObjectKey::new(namespace, NAME)).await {
         Ok(_) if target.found.is_ok() && !target.installation().is_some_and(elects) => {
-            return P002.skip("there is no operator with --leader-elect");
+            return P002.skip("no operator runs with --leader-elect");
         }
         Ok(lease) => lease,
         Err(error) if error.is_not_found() => {
-            return P002.skip("there is no Lease: --leader-elect is off, or it never ran");
+            return P002.skip("no Lease exists: --leader-elect is off, or the operator never ran");
         }
         Err(error) => return P002.unasked(&error),
     };
-    // The clock of the machine on which this runs may differ from the cluster's.
+    // The local clock can differ from the cluster's.
     let now = match target.client.server_time().await {
         Ok(now) => now.unwrap_or_else(Timestamp::now),
         Err(error) => return P002.unasked(&error),
@@ -67,7 +67,7 @@ async fn lease(target: &Target<'_>, pods: Option<&[Value]>) -> Finding {
     fresh(&lease, pods, now)
 }
 
-/// The namespace of the Lease; `None` if a ConfigMap or the like says which.
+/// Returns the namespace of the Lease; `None` if the Deployment does not show it.
 pub(super) fn lease_namespace(target: &Target<'_>) -> Option<String> {
     if let Some(named) = &target.args.leader_elect_namespace {
         return Some(named.clone());
@@ -95,12 +95,13 @@ fn elects(installed: &Installation) -> bool {
     match installed.setting("leader-elect", "LEADER_ELECT") {
         Setting::Text(value) => value == "true",
         Setting::Absent => false,
-        // A Lease that nobody renews is worth a look.
+        // If the Deployment does not show it, the Lease is checked.
         Setting::Elsewhere => true,
     }
 }
 
-/// Returns whether it asks the API server who reads /metrics; `None` if the Deployment does not show it.
+/// Returns whether the API server authorizes the clients of /metrics; `None` if the Deployment does not show
+/// it.
 pub(super) fn asks_for_scrapers(installed: &Installation) -> Option<bool> {
     let address = match installed.setting("metrics-bind-address", "METRICS_BIND_ADDRESS") {
         Setting::Text(text) => Some(text.parse::<BindAddress>().ok()?.0),
@@ -120,7 +121,7 @@ pub(super) fn asks_for_scrapers(installed: &Installation) -> Option<bool> {
     Some(certificate != Setting::Absent || !is_local)
 }
 
-/// The pods that the Deployment selects.
+/// Returns the pods that the Deployment selects.
 async fn pods(client: &Client, deployment: &Value, namespace: &str) -> Result<Vec<Value>, Error> {
     let labels = deployment["spec"]["selector"]["matchLabels"].as_object();
     let pairs = labels.into_iter().flatten().map(|(key, value)| format!("{key}={}", word(value)));
@@ -144,13 +145,13 @@ fn judge_pods(deployment: &Value, pods: &[Value]) -> Finding {
     }
 }
 
-/// Why the Deployment's rollout has not completed, by the rules of `kubectl rollout status`
+/// Returns why the Deployment's rollout has not completed, by the rules of `kubectl rollout status`
 /// (k8s.io/kubectl/pkg/polymorphichelpers/rollout_status.go).
 fn unfinished(deployment: &Value, wanted: u64) -> Option<String> {
     let status = &deployment["status"];
     let count = |field: &str| status[field].as_u64().unwrap_or(0);
     if count("observedGeneration") < deployment["metadata"]["generation"].as_u64().unwrap_or(0) {
-        return Some("the newest change has not been acted on".to_owned());
+        return Some("the latest change has not been processed".to_owned());
     }
     let mut conditions = status["conditions"].as_array().into_iter().flatten();
     if let Some(stuck) = conditions.find(|one| one["reason"] == "ProgressDeadlineExceeded") {
@@ -158,10 +159,10 @@ fn unfinished(deployment: &Value, wanted: u64) -> Option<String> {
     }
     let (updated, all) = (count("updatedReplicas"), count("replicas"));
     if updated < wanted {
-        return Some(format!("the rollout is under way: {updated} of {wanted} pods are updated"));
+        return Some(format!("the rollout is in progress: {updated} of {wanted} pods are updated"));
     }
     (all > updated)
-        .then(|| format!("the rollout is under way: {} old pods are left", all - updated))
+        .then(|| format!("the rollout is in progress: {} old pods remain", all - updated))
 }
 
 pub(super) fn is_ready(pod: &Value) -> bool {
@@ -169,7 +170,7 @@ pub(super) fn is_ready(pod: &Value) -> bool {
     conditions.into_iter().flatten().any(|c| c["type"] == "Ready" && c["status"] == "True")
 }
 
-/// A pod's name, and what its container waits for, as `kubectl get pods` shows it.
+/// Returns a pod's name and the reason why its container waits, as `kubectl get pods` shows it.
 fn state(pod: &Value) -> String {
     let name = pod["metadata"]["name"].as_str().unwrap_or_default();
     let waiting = &pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"];
@@ -177,14 +178,15 @@ fn state(pod: &Value) -> String {
     format!("{name}: {state}")
 }
 
-/// Longest that a leader with any sensible settings goes without a renewal, in seconds.
+/// Maximum time between two renewals by a leader with sensible settings, in seconds.
 const RENEWED_WITHIN: i64 = 60;
 
-/// Judges the Lease by its holder, one of `pods` if they are known, and by when it was renewed.
+/// Judges the Lease by its holder, which must be one of `pods` if they are known, and by the time of its
+/// renewal.
 fn fresh(lease: &Value, pods: Option<&[Value]>, now: Timestamp) -> Finding {
     let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
     if holder.is_empty() {
-        return P002.fail("nobody holds it");
+        return P002.fail("no replica holds it");
     }
     let renewed = lease["spec"]["renewTime"].as_str().and_then(|time| time.parse().ok());
     let Some(renewed): Option<Timestamp> = renewed else {
@@ -199,10 +201,10 @@ fn fresh(lease: &Value, pods: Option<&[Value]>, now: Timestamp) -> Finding {
     // Without pods, another check fails.
     } else if pods.is_some_and(|pods| !pods.is_empty() && !pods.iter().any(is_of)) {
         P002.warn(format!(
-            "{detail}, and is no pod of the operator's Deployment; it expires after {lasts} s"
+            "{detail}, but is not a pod of the operator's Deployment; it expires after {lasts} s"
         ))
     } else if age > RENEWED_WITHIN {
-        P002.warn(format!("{detail}; it lasts {lasts} s"))
+        P002.warn(format!("{detail}; its duration is {lasts} s"))
     } else {
         P002.ok(detail)
     }
@@ -219,7 +221,7 @@ fn security(namespace: Result<Value, Error>, name: &str) -> Finding {
             match level.as_str() {
                 Some("restricted") => P003.ok("restricted"),
                 Some(other) => P003.warn(other),
-                None => P003.warn("nothing is enforced"),
+                None => P003.warn("no level is enforced"),
             }
             .with_hint(P003.hint.replace("NAMESPACE", name))
         }
@@ -229,7 +231,7 @@ fn security(namespace: Result<Value, Error>, name: &str) -> Finding {
 const SERVICE: Kind = Kind::namespaced("", "v1", "Service", "services");
 const SLICE: Kind = Kind::namespaced("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices");
 
-/// The Service of artifacts/default/service.yaml, or of the Helm release.
+/// Judges the Service of artifacts/default/service.yaml, or of the Helm release.
 async fn metrics(
     client: &Client,
     installed: &Installation,
@@ -250,7 +252,7 @@ async fn metrics(
     Ok(judge_metrics(ready, &slices))
 }
 
-/// If no pod is ready, another check reports it.
+/// Judges the endpoints. If no pod is ready, another check reports it.
 fn judge_metrics(ready: usize, slices: &[Value]) -> Finding {
     let named = |slice: &&Value| {
         let ports = slice["ports"].as_array();
@@ -260,7 +262,7 @@ fn judge_metrics(ready: usize, slices: &[Value]) -> Finding {
         slices.iter().filter(named).filter_map(|slice| slice["endpoints"].as_array()).flatten();
     // Absent means ready.
     let reachable = endpoints.filter(|one| one["conditions"]["ready"] != false).count();
-    let detail = format!("it finds {reachable} of {ready} ready pods");
+    let detail = format!("it selects {reachable} of {ready} ready pods");
     match (ready, reachable) {
         (0, _) => M001.skip("no pod is ready"),
         (_, 0) => M001.fail(detail),
@@ -269,7 +271,7 @@ fn judge_metrics(ready: usize, slices: &[Value]) -> Finding {
     }
 }
 
-/// Most objects that are named; the rest are only counted.
+/// Maximum number of objects that are named; the others are only counted.
 const NAMED: usize = 3;
 
 const POLICY: Kind = admission("ValidatingAdmissionPolicy", "validatingadmissionpolicies");
@@ -288,7 +290,8 @@ pub(super) async fn daemon_findings(target: &Target<'_>) -> Vec<Finding> {
     findings
 }
 
-/// Judges the policies, whose names begin with that of the installation. A guard that is off is a failure.
+/// Judges the policies, whose names begin with that of the installation. A policy without effect is a
+/// failure.
 async fn policies(target: &Target<'_>) -> [Finding; 2] {
     let named = target.args.installation.operator_name.as_deref().unwrap_or(NAME);
     let (prefix, account) = match &target.found {
@@ -308,7 +311,7 @@ async fn policies(target: &Target<'_>) -> [Finding; 2] {
                 Ok(Some(Fault::OtherAccount)) => {
                     let account = account.unwrap_or_default();
                     faults.push(format!(
-                        "{} {name} guards another account than {account}",
+                        "{} {name} applies to another account than {account}",
                         POLICY.kind
                     ));
                     hint = format!(
@@ -333,7 +336,7 @@ async fn policies(target: &Target<'_>) -> [Finding; 2] {
 /// The policy on the operator's own account, which it names.
 const CHILDREN: &str = "children";
 
-/// Why a policy does not guard what it should.
+/// A fault by which a policy has no effect.
 enum Fault {
     Off(String),
     OtherAccount,
@@ -362,7 +365,7 @@ async fn fault_of(
     Ok(None)
 }
 
-/// Returns whether a policy is for this account.
+/// Returns whether a policy applies to this account.
 fn names(policy: &Value, account: &str) -> bool {
     let conditions = policy["spec"]["matchConditions"].as_array().into_iter().flatten();
     let mut expressions = conditions.filter_map(|condition| condition["expression"].as_str());
@@ -384,7 +387,7 @@ async fn matched(target: &Target<'_>) -> Result<Finding, Error> {
         let scope = Scope { namespace: namespace.clone(), ..Scope::default() };
         match client.read_all(&GenericDaemon::kind(), &scope).await {
             Ok(found) => daemons.extend(found),
-            // Another check reports that.
+            // Another check reports it.
             Err(error) if error.is_not_found() => return Ok(G001.skip("there is no such kind")),
             Err(error) => return Err(error),
         }
@@ -419,7 +422,7 @@ fn judge_labels(daemons: &[Value], nowhere: &[String]) -> Finding {
     G001.warn(format!("{count} of {all} match no node: {}{more}", names.join(", ")))
 }
 
-/// The labels of its nodes, separated by commas; empty means every node.
+/// Returns the labels of its nodes, separated by commas. An empty string means every node.
 fn label(daemon: &Value) -> String {
     let spec = generic_daemon::Spec::deserialize(&daemon["spec"]).ok();
     spec.and_then(|spec| spec.node_labels()).unwrap_or_default()
@@ -453,14 +456,14 @@ mod tests {
     }
 
     #[test]
-    fn an_operator_elects_if_its_deployment_says_so() {
+    fn leader_election_follows_the_flags_of_the_deployment() {
         assert!(elects(&with(json!({"args": ["--leader-elect"]}))));
         assert!(elects(&with(json!({"env": [{"name": "LEADER_ELECT", "value": "true"}]}))));
         assert!(!elects(&with(json!({"args": ["--leader-elect=false"]}))));
     }
 
     #[test]
-    fn scrapers_are_asked_for_unless_the_deployment_serves_anyone() {
+    fn scrapers_are_authorized_unless_the_deployment_disables_it() {
         let of = |container: Value| asks_for_scrapers(&with(container));
         let asks = |args: &[&str]| of(json!({ "args": args }));
         for args in [
@@ -488,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upgrade_that_is_stuck_fails_although_the_old_pods_are_ready() {
+    fn a_stuck_upgrade_fails_although_old_pods_are_ready() {
         let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
         let judged = |status: Value| {
             let deployment = json!({"metadata": {"name": "o", "generation": 2}, "spec": {"replicas": 1},
@@ -531,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_match_no_node_are_counted_and_a_few_are_named() {
+    fn daemons_without_nodes_are_counted_and_a_few_are_named() {
         let daemon = |name: &str, label: &str| {
             json!({"metadata": {"namespace": "ns", "name": name},
             "spec": {"image": "a", "label": label}})

@@ -1,25 +1,25 @@
-//! `workload-operator check`: whether the cluster is compatible with this binary.
+//! `workload-operator check`: checks whether the cluster is compatible with this binary.
 //!
 //! Guarantees
-//! - Nothing is changed: it reads, asks what it may do, and does dry runs.
-//! - Every check has a stable ID and a hint that says what to do. What the account may not read is
-//!   skipped, and reported as such; a question that got no answer is `unknown`. Neither counts as passed.
+//! - It changes nothing: it reads, asks for its permissions, and makes dry runs.
+//! - Every check has a stable ID and a hint. A check that the account cannot read is reported as skipped, and
+//!   a request without a response as `unknown`. Neither counts as passed.
 //! - Exit codes: 0 nothing failed (warnings are not failures); 1 a check failed or is unknown; 2 the API
-//!   server could not be asked.
-//! - With --wait it asks again until nothing fails or the time is up, and prints the last answer.
+//!   server could not be reached.
+//! - With --wait, it repeats the checks until nothing fails or the time is over, and prints the last result.
+//! - A hint never grants more than is installed. The way to update the manifests depends on how the operator
+//!   was installed.
 //!
-//! - A hint never grants more than is installed, and changes nothing else: how to bring the manifests up to date
-//!   depends on how the operator was installed.
-//!
-//! Run as an administrator it sees everything but the operator's own permissions (R…); under the
-//! operator's ServiceAccount it sees those.
+//! An administrator's account sees everything but the operator's own permissions (R…). The operator's
+//! ServiceAccount sees those.
 
 mod api_server;
 mod rights;
 mod installation;
 
-/// The rights of the operator, those for its Lease and those for /metrics. A test compares them with the ClusterRole
-/// and the Role in artifacts/rbac/operator.yaml, and those for /metrics with artifacts/rbac/metrics.yaml.
+/// The permissions of the operator, those for its Lease and those for /metrics. A test compares them with the
+/// ClusterRole and the Role in artifacts/rbac/operator.yaml, and those for /metrics with
+/// artifacts/rbac/metrics.yaml.
 pub use rights::{CLUSTER_RIGHTS, LEASE_RIGHTS, METRICS_RIGHTS, RIGHTS, Right};
 
 use std::io::Write;
@@ -43,7 +43,7 @@ pub(crate) async fn run(mut args: CheckArgs) -> Result<ExitCode, Error> {
     all_if_empty(&mut args.namespaces);
     let args = &args;
     let asked = Instant::now();
-    // One for all rounds: a credential plugin runs once.
+    // All rounds share one client, so that a credential plugin runs once.
     let (mut told, mut client) = (String::new(), None);
     let (findings, code) = loop {
         let (findings, code) = once(args, &mut client).await;
@@ -52,7 +52,7 @@ pub(crate) async fn run(mut args: CheckArgs) -> Result<ExitCode, Error> {
         if failed.is_empty() || over {
             break (findings, code);
         }
-        // On stderr, and only if it has changed: stdout is for the answer.
+        // Printed to stderr, and only after a change, because stdout is for the result.
         let waiting = failed.join(", ");
         if waiting != told {
             eprintln!("workload-operator: waiting for {waiting}");
@@ -64,7 +64,7 @@ pub(crate) async fn run(mut args: CheckArgs) -> Result<ExitCode, Error> {
     Ok(code)
 }
 
-/// What is checked: the flags, completed by what is installed.
+/// The checked installation: the flags, completed by the settings of the installed operator.
 pub(super) struct Target<'a> {
     pub(super) client: &'a Client,
     pub(super) args: &'a CheckArgs,
@@ -93,7 +93,7 @@ impl Target<'_> {
         self.found.as_ref().ok().and_then(Found::one)
     }
 
-    /// The namespace of the operator.
+    /// Namespace of the operator.
     pub(super) fn operator_namespace(&self) -> &str {
         let named = self.args.installation.operator_namespace.as_deref();
         self.installation().map(Installation::namespace).or(named).unwrap_or(NAMESPACE)
@@ -143,7 +143,7 @@ pub struct CheckArgs {
     #[command(flatten)]
     pub connection: ConnectionArgs,
 
-    /// The namespaces in which the operator is to work. Without it, those that its Deployment names, else all.
+    /// Namespaces that the operator watches. Defaults to those in its Deployment, else to all namespaces.
     #[arg(
         long = "watch-namespace",
         visible_alias = "namespace",
@@ -158,15 +158,16 @@ pub struct CheckArgs {
     #[command(flatten)]
     pub installation: InstallationArgs,
 
-    /// The namespace of the operator's Lease. Without it, that in which it runs (P002: what its Deployment says).
+    /// Namespace of the operator's Lease. Defaults to the setting in its Deployment (for P002), else to the namespace
+    /// of the operator.
     #[arg(long, env = "LEADER_ELECT_NAMESPACE", value_name = "NAME")]
     pub leader_elect_namespace: Option<String>,
 
-    /// Ask again until nothing fails, for at most this long: for example 2m after an installation.
+    /// Repeat the checks until none fails, for at most this time, for example 2m after an installation.
     #[arg(long, env = "CHECK_WAIT", value_name = "TIME", value_parser = super::args::duration)]
     pub wait: Option<Duration>,
 
-    /// table; wide, with the reason of each check; json, for machines.
+    /// Output format.
     #[arg(short, long, env = "CHECK_OUTPUT", value_name = "FORMAT", default_value = "table")]
     pub output: Output,
 }
@@ -175,9 +176,9 @@ pub struct CheckArgs {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "lower")]
 pub enum Output {
-    /// A line each, and what to do.
+    /// One line per check, with the fix for each failure.
     Table,
-    /// Also why it matters, for each.
+    /// Table with the consequence of each failure.
     Wide,
     /// One JSON object.
     Json,
@@ -191,9 +192,9 @@ pub(super) enum Outcome {
     /// Works, but deserves attention.
     Warn,
     Fail,
-    /// The question got no answer.
+    /// The API server did not respond.
     Unknown,
-    /// Could not be checked; the detail says why.
+    /// Could not be checked; the detail gives the reason.
     Skip,
 }
 
@@ -212,15 +213,15 @@ pub(super) struct Finding {
 pub(super) struct Check {
     pub(super) id: &'static str,
     pub(super) title: &'static str,
-    /// The remedy if it does not pass. `UPDATE` in it stands for what brings the manifests up to date.
+    /// The remedy if it does not pass. `UPDATE` in it stands for the way to update the manifests.
     pub(super) hint: &'static str,
     /// The consequence if nothing is done.
     pub(super) why: &'static str,
 }
 
-/// In hints: how the manifests are brought up to date, by what installed the operator.
+/// Placeholder in hints for the way to update the manifests, which depends on the installation method.
 const UPDATE: &str = "UPDATE";
-/// The same, where no operator is found.
+/// Its value if no operator is found.
 const INSTALL: &str = "install the operator (docs/INSTALL.md)";
 
 macro_rules! checks {
@@ -307,7 +308,7 @@ impl Check {
         self.finding(Outcome::Unknown, detail)
     }
 
-    /// For a question that got no answer: skipped if the account may not ask, otherwise unknown.
+    /// Returns the finding of a failed request: skipped if the account has no permission, otherwise unknown.
     pub(super) fn unasked(&'static self, error: &crate::client::Error) -> Finding {
         if error.is_forbidden() {
             self.skip(format!("this account cannot read it: {error}"))
@@ -316,14 +317,14 @@ impl Check {
         }
     }
 
-    /// A finding of this check.
+    /// Returns a finding of this check.
     fn finding(&'static self, outcome: Outcome, detail: impl Into<String>) -> Finding {
         Finding { check: self, outcome, detail: detail.into(), hint: self.hint.to_owned() }
     }
 }
 
 impl Finding {
-    /// The same, with this remedy.
+    /// Returns the finding with this remedy.
     pub(super) fn with_hint(self, hint: impl Into<String>) -> Finding {
         Finding { hint: hint.into(), ..self }
     }
@@ -400,9 +401,9 @@ mod tests {
     use super::*;
     use crate::client::Options;
 
-    /// With `UPDATE_ARTIFACTS=1`, writes the file instead.
+    /// `UPDATE_ARTIFACTS=1` writes the file instead.
     #[test]
-    fn the_documentation_has_a_row_for_each() {
+    fn the_documentation_has_a_row_for_each_check() {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/CHECKS.md");
         let mut text = String::from(
             "# What `workload-operator check` checks\n\n\
@@ -438,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn every_check_has_an_id_of_its_own_and_says_what_to_do_and_why() {
+    fn every_check_has_a_unique_id_a_hint_and_a_reason() {
         let ids: std::collections::BTreeSet<_> = ALL.iter().map(|check| check.id).collect();
         assert_eq!(ids.len(), ALL.len());
         for check in ALL {
@@ -452,7 +453,8 @@ mod tests {
         args: CheckArgs,
     }
 
-    /// An API server that tells its version, allows everything if it `reviews`, and fails at the rest.
+    /// An API server that reports its version, allows everything if it `reviews`, and fails all other
+    /// requests.
     fn broken(reviews: bool) -> Client {
         let service = tower::service_fn(move |request: Request<Bytes>| {
             let (code, body) = match request.uri().path() {
@@ -469,7 +471,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_question_without_an_answer_is_unknown_and_never_ok() {
+    async fn a_request_without_a_response_is_unknown_and_never_ok() {
         for reviews in [false, true] {
             let args = Command::parse_from(["check"]).args;
             let (findings, code) = all(&broken(reviews), &args).await;
@@ -484,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_says_what_to_do_and_nothing_breaks_the_table() {
+    fn a_failed_check_has_a_hint_and_no_text_breaks_the_table() {
         let findings = [K001.ok("v1"), C003.warn("two\nlines\u{1b}[2J")];
         let text = as_table(&findings, false);
         assert_eq!(text.matches("fix:").count(), 1);

@@ -1,4 +1,4 @@
-//! R: what the account may do.
+//! R: the permissions of the account.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ const REVIEW: Kind = Kind::cluster_scoped(
     "selfsubjectaccessreviews",
 );
 
-/// Namespaces beside the operator's own in which a right is worth more than in another.
+/// Namespaces, in addition to the operator's own, in which a permission is especially powerful.
 const SENSITIVE: [&str; 2] = ["kube-system", "default"];
 
 /// Verbs on one resource.
@@ -32,7 +32,7 @@ pub struct Right {
     pub verbs: &'static [&'static str],
 }
 
-/// Rights that the operator needs in every namespace where it works.
+/// Permissions that the operator needs in every namespace where it works.
 pub const RIGHTS: &[Right] = &[
     right("cache.example.com", "memcacheds", &["list", "watch", "patch"]),
     right("mydomain.com", "genericdaemons", &["list", "watch"]),
@@ -52,15 +52,15 @@ pub const RIGHTS: &[Right] = &[
     right("events.k8s.io", "events", &["create", "patch"]),
 ];
 
-/// Rights that it needs besides if it works in the whole cluster. Without it, nodes that a taint keeps a
-/// daemon from are not told from nodes without its label.
+/// Additional permissions of an operator that works in the whole cluster. Without them, it cannot distinguish
+/// tainted nodes from nodes without the daemon's label.
 pub const CLUSTER_RIGHTS: &[Right] = &[right("", "nodes", &["list"])];
 
-/// Rights that it needs in the namespace of its Lease: `create` for any Lease, the other verbs for its own
-/// only; and Events about who leads.
+/// Permissions in the namespace of the Lease: `create` for any Lease, the other verbs for the operator's own
+/// only, and Events about leader changes.
 pub const LEASE_RIGHTS: &[Right] = &[LEASE, right("events.k8s.io", "events", &["create", "patch"])];
 
-/// Rights that it needs in the whole cluster to serve /metrics to authorized clients only.
+/// Permissions in the whole cluster that it needs to serve /metrics only to authorized clients.
 pub const METRICS_RIGHTS: &[Right] = &[
     right("authentication.k8s.io", "tokenreviews", &["create"]),
     right("authorization.k8s.io", "subjectaccessreviews", &["create"]),
@@ -71,7 +71,7 @@ const LEASE: Right = right("coordination.k8s.io", "leases", &["create", "get", "
 const RBAC: &str = "rbac.authorization.k8s.io";
 const ADMISSION: &str = "admissionregistration.k8s.io";
 
-/// Rights that give power over a cluster and that the operator does not need.
+/// Powerful permissions that the operator does not need.
 const DANGEROUS: &[Right] = &[
     right("*", "*", &["*"]),
     right("", "secrets", &["get", "list", "watch", "create", "update", "patch"]),
@@ -99,7 +99,7 @@ const DANGEROUS: &[Right] = &[
     right(ADMISSION, "validatingadmissionpolicybindings", &["update", "patch", "delete"]),
 ];
 
-/// Writes that an operator of named namespaces needs there alone.
+/// Writes that an operator with watched namespaces needs only there.
 const CHILDREN: &[Right] = &[
     right("apps", "deployments", &["create", "patch", "delete"]),
     right("apps", "daemonsets", &["create", "patch", "delete"]),
@@ -124,8 +124,7 @@ pub(super) async fn findings(target: &Target<'_>) -> Vec<Finding> {
         Ok(false) => {}
     }
     let Some(namespaces) = &target.namespaces else {
-        let why =
-            "the Deployment does not show which namespaces the operator serves: --watch-namespace";
+        let why = "the Deployment does not show the operator's namespaces; set --watch-namespace";
         return vec![R001.skip(why), R002.skip(why), metrics(target).await];
     };
     let needed = needed(target, namespaces).await;
@@ -169,8 +168,8 @@ async fn needed(target: &Target<'_>, namespaces: &[String]) -> Finding {
     }
 }
 
-/// The namespaces in which dangerous permissions were looked for. One that is granted in another namespace alone is
-/// not found: nothing lists them for an account that cannot read bindings.
+/// Returns the namespaces that were searched for dangerous permissions. A permission that is granted only in
+/// another namespace is not found: an account that cannot read bindings has no list of them.
 fn looked_at(target: &Target<'_>, namespaces: &[String]) -> String {
     let everywhere = namespaces.is_empty().then_some("the whole cluster at once");
     let single = namespaces.iter().map(String::as_str).chain(alone(target));
@@ -180,7 +179,7 @@ fn looked_at(target: &Target<'_>, namespaces: &[String]) -> String {
     format!("in {}", places.join(", "))
 }
 
-/// Namespaces that are looked at by themselves.
+/// Returns the namespaces that are checked separately.
 fn alone<'a>(target: &'a Target<'_>) -> impl Iterator<Item = &'a str> {
     SENSITIVE.into_iter().chain([target.operator_namespace()])
 }
@@ -195,9 +194,7 @@ async fn metrics(target: &Target<'_>) -> Finding {
     match asks_for_scrapers(installed) {
         Some(true) => {}
         Some(false) => {
-            return R003.skip(
-                "the operator's /metrics is off, served to anyone, or on a loopback address",
-            );
+            return R003.skip("/metrics is off, open to all clients, or on a loopback address");
         }
         None => return R003.skip("the Deployment does not show how /metrics is served"),
     }
@@ -216,8 +213,8 @@ async fn metrics(target: &Target<'_>) -> Finding {
     }
 }
 
-/// The dangerous permissions that the account has in `namespaces`; if none, those that it has in the operator's own
-/// namespace or a sensitive one only. Each is asked for: not every authorizer can list what it grants.
+/// Returns the dangerous permissions of the account in `namespaces` or, if it has none, in the operator's own
+/// or a sensitive namespace. Each is a separate request, because not every authorizer can list permissions.
 async fn beyond(target: &Target<'_>, namespaces: &[String]) -> Result<Vec<String>, Error> {
     let client = target.client;
     if namespaces.is_empty() {
@@ -226,7 +223,7 @@ async fn beyond(target: &Target<'_>, namespaces: &[String]) -> Result<Vec<String
             return Ok(beyond);
         }
     } else {
-        // It may write children where it serves, and nowhere else.
+        // The operator needs to write owned objects only in the namespaces that it serves.
         let outside = alone(target).filter(|one| !namespaces.iter().any(|served| served == one));
         let beyond = held(client, outside.chain([EVERYWHERE]), CHILDREN).await?;
         if !beyond.is_empty() {
@@ -237,7 +234,7 @@ async fn beyond(target: &Target<'_>, namespaces: &[String]) -> Result<Vec<String
     held(client, all, DANGEROUS).await
 }
 
-/// Those of `rights` that the account has in these namespaces.
+/// Returns those of `rights` that the account has in these namespaces.
 async fn held(
     client: &Client,
     namespaces: impl IntoIterator<Item = &str>,
@@ -254,7 +251,7 @@ async fn held(
     Ok(found)
 }
 
-/// The dangerous rights, in words.
+/// Returns the dangerous permissions as text.
 #[cfg(test)]
 pub(super) fn dangerous() -> Vec<String> {
     let words = |right: &Right| format!("{} {}", right.verbs.join(", "), right.name());
@@ -262,7 +259,7 @@ pub(super) fn dangerous() -> Vec<String> {
 }
 
 impl Right {
-    /// `deployments.apps`.
+    /// Returns the name, such as `deployments.apps`.
     fn name(&self) -> String {
         let dot = if self.group.is_empty() { "" } else { "." };
         format!("{}{dot}{}", self.resource, self.group)
@@ -288,8 +285,7 @@ async fn ask(
     .await
 }
 
-/// Returns whether this account may do `verb` in `namespace`, or in all namespaces if that is
-/// empty.
+/// Returns whether this account is allowed `verb` in `namespace`, or in all namespaces if that is empty.
 pub(super) async fn may(
     client: &Client,
     namespace: &str,
@@ -317,7 +313,7 @@ mod tests {
     use crate::client::Options;
 
     #[test]
-    fn each_place_in_which_permissions_were_looked_for_is_named_once() {
+    fn each_searched_namespace_is_named_once() {
         use clap::Parser;
         #[derive(Parser)]
         struct Line {

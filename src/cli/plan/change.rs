@@ -13,9 +13,9 @@ use crate::client::{DryWrite, Rejection};
 pub(super) struct Change {
     /// `Kind namespace/name`.
     pub(super) name: String,
-    /// In general.
+    /// Effect on the object.
     pub(super) effect: Effect,
-    /// In detail; empty for an object that would be created or deleted.
+    /// Changed fields; empty for an object that would be created or deleted.
     pub(super) fields: Vec<Field>,
     /// True if pods of a workload would be replaced.
     pub(super) restarts: bool,
@@ -45,7 +45,7 @@ const SET_BY_THE_API_SERVER: [&str; 5] =
 // === impl Change ===
 
 impl Change {
-    /// Returns what the write would change; `None` if that is nothing.
+    /// Returns the change that the write would make; `None` if there is none.
     ///
     /// # Errors
     /// If the API server refused it.
@@ -122,7 +122,7 @@ fn replaces_pods(before: &Value, after: &Value) -> bool {
     !on_delete && before["spec"]["template"] != after["spec"]["template"]
 }
 
-/// The part of an object that a write can change, but for its status.
+/// Returns the part of an object that a write can change, without its status.
 fn settable(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(fields) = object.as_object_mut() {
@@ -135,7 +135,7 @@ fn settable(object: &Value) -> Value {
     object
 }
 
-/// The fields that differ, in the order of the objects' fields.
+/// Returns the fields that differ, in the order of the objects' fields.
 fn differences(before: &Value, after: &Value) -> Vec<Field> {
     let mut all = Vec::new();
     compare("", Some(before), Some(after), &mut all);
@@ -160,7 +160,7 @@ fn compare(path: &str, before: Option<&Value>, after: Option<&Value>, all: &mut 
     }
 }
 
-/// Entries with names are compared with those of the same name, others with those at the same place.
+/// Compares lists: entries with names by name, others by position.
 fn compare_lists(path: &str, before: &[Value], after: &[Value], all: &mut Vec<Field>) {
     if let (Some(before), Some(after)) = (by_name(before), by_name(after)) {
         for name in before.keys().chain(after.keys()).collect::<BTreeSet<_>>() {
@@ -173,7 +173,7 @@ fn compare_lists(path: &str, before: &[Value], after: &[Value], all: &mut Vec<Fi
     }
 }
 
-/// The entries by their names, if all have different ones.
+/// Returns the entries by name, if all have different names.
 fn by_name(list: &[Value]) -> Option<Map<String, Value>> {
     let mut named = Map::new();
     for entry in list {
@@ -182,7 +182,7 @@ fn by_name(list: &[Value]) -> Option<Map<String, Value>> {
     (named.len() == list.len()).then_some(named)
 }
 
-/// The path of a field; a key with other than letters and digits is quoted.
+/// Returns the path of a field. A key with other characters than letters and digits is quoted.
 fn child(path: &str, field: &str) -> String {
     if !field.chars().all(|c| c.is_ascii_alphanumeric()) {
         return format!("{path}[{field:?}]");
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_the_api_server_sets_is_no_change() {
+    fn fields_that_the_api_server_sets_are_not_changes() {
         let mut before = deployment(1, "a", &json!([]));
         let mut after = deployment(2, "a", &json!([]));
         for object in [&mut before, &mut after] {
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn each_field_is_named_and_entries_of_lists_are_found_by_name() {
+    fn changed_fields_are_named_and_list_entries_matched_by_name() {
         let before = deployment(1, "a", &json!([{"name": "A", "value": "1"}]));
         let env = json!([{"name": "Z", "value": "\u{1b}2"}, {"name": "A", "value": "1"}]);
         let change = Change::of(&write(Some(before), Some(deployment(2, "b", &env)))).unwrap();
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_set_that_is_updated_on_deletion_restarts_nothing() {
+    fn a_daemon_set_with_on_delete_restarts_no_pods() {
         let mut after = deployment(1, "b", &json!([]));
         after["spec"]["updateStrategy"] = json!({"type": "OnDelete"});
         let before = deployment(1, "a", &json!([]));
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn another_order_is_shown_if_pods_restart_for_it() {
+    fn a_new_order_is_shown_if_it_restarts_pods() {
         let env = |names: [&str; 2]| json!(names.map(|name| json!({"name": name, "value": "1"})));
         let before = deployment(1, "a", &env(["A", "B"]));
         let after = deployment(1, "a", &env(["B", "A"]));
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_come_and_go() {
+    fn created_and_deleted_objects_are_changes() {
         let object = || Some(deployment(1, "a", &json!([])));
         let effect = |write: &DryWrite| Change::of(write).unwrap().unwrap().effect;
         assert_eq!(effect(&write(None, object())), Effect::Create);
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_no_change() {
+    fn a_refused_write_is_not_a_change() {
         let refusal = Rejection { message: "too many".into(), cause: RejectionCause::Write };
         let refused = DryWrite { after: Err(refusal.clone()), ..write(None, None) };
         assert_eq!(Change::of(&refused), Err(refusal));

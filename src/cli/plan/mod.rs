@@ -1,13 +1,13 @@
-//! `workload-operator plan`: what this version would change in the cluster.
+//! `workload-operator plan`: the changes that this version would make in the cluster.
 //!
 //! Guarantees
 //! - Nothing is stored: the controllers of `run` reconcile each custom resource once, and every write is
 //!   a dry run, which the API server validates and admits like any other.
-//! - The operator that runs meanwhile is not disturbed: no Lease is taken, no Event is stored.
+//! - It does not disturb a running operator: it acquires no Lease and stores no Event.
 //! - Each change is shown with the fields that differ, and each workload whose pods would restart.
 //!   Statuses are counted, not shown: they follow from the rest.
-//! - Each change that the operator makes to some Memcacheds after others, it makes at once. The order is shown.
-//! - What could not be planned is named; then the plan is incomplete and failed.
+//! - Changes that the operator makes to Memcacheds one after another are planned at once. The order is shown.
+//! - If a part cannot be planned, the plan names it, is incomplete, and fails.
 //! - Objects that are being deleted are left out.
 //! - Exit codes, as of `terraform plan -detailed-exitcode`: 0 nothing would change; 1 the plan is incomplete,
 //!   or the arguments are wrong; 2 something would change.
@@ -44,7 +44,7 @@ use recorder::{Reconciled, Recorder};
 /// The time without progress after which the objects are listed again.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// The most Memcacheds that are named in the order in which they get new images.
+/// Maximum number of Memcacheds that are named in the order of new images.
 const NAMED: usize = 20;
 
 /// Scope of the plan, and form of the output.
@@ -64,11 +64,11 @@ pub struct PlanArgs {
     #[command(flatten)]
     pub installation: InstallationArgs,
 
-    /// The longest the plan may take.
+    /// Maximum duration of the plan.
     #[arg(long, env = "PLAN_TIMEOUT", value_name = "TIME", default_value = "5m", value_parser = super::args::duration)]
     pub timeout: Duration,
 
-    /// text; json, for machines.
+    /// Output format.
     #[arg(short, long, env = "PLAN_OUTPUT", value_name = "FORMAT", default_value = "text")]
     pub output: Output,
 }
@@ -77,7 +77,7 @@ pub struct PlanArgs {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "lower")]
 pub enum Output {
-    /// For people.
+    /// Human-readable text.
     Text,
     /// One JSON object.
     Json,
@@ -92,14 +92,14 @@ struct Plan {
     statuses: usize,
     /// Objects that were reconciled.
     reconciled: usize,
-    /// Why the plan is incomplete.
+    /// Reasons why the plan is incomplete.
     problems: Vec<String>,
     /// Memcacheds that get new images, if there are any.
     images: Option<Rollouts>,
 }
 
-/// Plans, prints, and returns the exit code. `program` makes the controllers of `run` with a client of
-/// the given options.
+/// Plans, prints, and returns the exit code. `program` creates the controllers of `run` with a client of the
+/// given options.
 pub(crate) async fn run<P>(
     mut args: PlanArgs,
     program: impl FnOnce((WorkloadArgs, Pace), Client, Options, Arc<dyn Observer>) -> P,
@@ -149,7 +149,7 @@ where
     Ok(plan.exit_code())
 }
 
-/// Returns once all that is wanted was reconciled. What is deleted meanwhile is wanted no more.
+/// Waits until all wanted objects are reconciled. An object that is deleted meanwhile is no longer wanted.
 async fn reconciled(client: &Client, args: &WorkloadArgs, deadline: Instant, recorder: &Recorder) {
     while !recorder.is_complete() {
         if timeout(AGAIN, recorder.progressed()).await.is_err() {
@@ -164,7 +164,7 @@ async fn reconciled(client: &Client, args: &WorkloadArgs, deadline: Instant, rec
 /// The objects to reconcile, and why others are left out.
 type Wanted = (BTreeSet<Reconciled>, BTreeSet<String>);
 
-/// The custom resources to reconcile: those that are not being deleted.
+/// Returns the custom resources to reconcile: those that are not being deleted.
 async fn wanted(client: &Client, args: &WorkloadArgs, deadline: Instant) -> Result<Wanted, Error> {
     let mut found = Wanted::default();
     let scopes: Vec<Option<_>> = match &args.namespaces[..] {
@@ -207,7 +207,7 @@ async fn add<V: Resource>(
     };
     let listed = loop {
         let listed = client.list::<V>(scope, &Page::default(), &mut each).await;
-        // A busy API server, or one that has yet to read the CRD, says when to come back.
+        // An API server that is busy, or has not read the CRD yet, reports when to retry.
         match listed.as_ref().err().and_then(client::Error::retry_after) {
             Some(wait) if Instant::now() + wait < deadline => sleep(wait).await,
             _ => break listed,
@@ -227,8 +227,8 @@ async fn add<V: Resource>(
 // === impl WorkloadArgs ===
 
 impl WorkloadArgs {
-    /// Takes each setting that no flag and no variable sets from the installed operator, and reports it on stderr:
-    /// stdout is for the plan.
+    /// Copies each setting that no flag and no variable sets from the installed operator. The report goes to
+    /// stderr, because stdout is for the plan.
     fn take(&mut self, installed: &Installation) {
         let mut taken = Vec::new();
         let mut text_of = |flag: &str, setting: Setting| match setting {
@@ -355,7 +355,7 @@ impl Plan {
     }
 }
 
-/// Which Memcacheds get new images, and in which order.
+/// Returns the Memcacheds that get new images, in their order.
 fn as_text(rollouts: &Rollouts) -> String {
     let images: Vec<&str> = rollouts.images.iter().map(InternedStr::as_str).collect();
     let mut order: Vec<String> =
@@ -378,7 +378,7 @@ mod tests {
     use crate::cli::installation::tests::with;
 
     #[test]
-    fn a_plan_takes_what_no_flag_sets_from_the_installed_operator() {
+    fn a_plan_copies_unset_flags_from_the_installed_operator() {
         let installed = with(json!({
             "args": ["--watch-namespace=a", "--controllers=app", "--controllers=memcached"],
             "env": [{"name": "MEMCACHED_IMAGE", "value": "m:1"}, {"name": "ALLOWED_HOST_PATHS", "value": "/a,/b"},

@@ -1,4 +1,4 @@
-//! Collects what the controllers would write, and which objects they have reconciled.
+//! The writes that the controllers would make, and the objects that they have reconciled.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,11 +16,11 @@ use crate::object::ObjectKey;
 /// Name of a controller and key of one of its objects.
 pub(super) type Reconciled = (&'static str, ObjectKey);
 
-/// Reasons by which a controller says that it was not told enough to write anything: the plan lacks what it
-/// would write. They are no failures of a reconcile.
-const NOT_TOLD: [&str; 2] = ["ImageMissing", "HostPathNotAllowed"];
+/// Reasons of a controller that lacks a setting and therefore writes nothing. The reconcile does not fail,
+/// but the plan is incomplete.
+const MISSING_SETTINGS: [&str; 2] = ["ImageMissing", "HostPathNotAllowed"];
 
-/// Collects what the controllers would write, and which objects they have reconciled.
+/// Recorder of the writes that the controllers would make, and of the objects that they have reconciled.
 #[derive(Default)]
 pub(super) struct Recorder {
     state: Mutex<State>,
@@ -30,15 +30,15 @@ pub(super) struct Recorder {
 #[derive(Default)]
 struct State {
     wanted: BTreeSet<Reconciled>,
-    /// Those of the wanted that were not reconciled.
+    /// Wanted objects that are not reconciled yet.
     missing: BTreeSet<Reconciled>,
-    /// Why objects or kinds are not among them.
+    /// Reasons why objects or kinds are left out.
     left_out: BTreeSet<String>,
-    /// With the class of the failure, if the last reconcile failed.
+    /// Reconciled objects, with the class of the failure if the last reconcile failed.
     reconciled: BTreeMap<Reconciled, Option<Class>>,
     /// Writes by the path of their target.
     targets: BTreeMap<String, Target>,
-    /// The last write that failed for now, and the API server's words.
+    /// The last write that failed temporarily, and the API server's message.
     failed: Option<String>,
     statuses: BTreeMap<Reconciled, StatusWrite>,
 }
@@ -46,8 +46,8 @@ struct State {
 /// The writes to one object.
 #[derive(Default)]
 struct Target {
-    /// The first that was accepted, and what it would change. Later ones of the same reconcile follow from what it
-    /// would have stored.
+    /// The change of the first accepted write. Later writes of the same reconcile follow from the object that
+    /// it would have stored.
     accepted: Option<Option<Change>>,
     refused: Option<String>,
 }
@@ -68,9 +68,9 @@ impl DryRun for Recorder {
         let mut state = self.state.lock();
         let cause = write.after.as_ref().err().map(|refusal| refusal.cause);
         match &write.after {
-            // It is planned no more.
+            // The object was deleted, so it is no longer planned.
             Err(Rejection { cause: RejectionCause::Gone, .. }) => return,
-            // It is tried again.
+            // The controller retries it.
             Err(Rejection { cause: RejectionCause::Transient, message }) => {
                 state.failed = Some(format!("{} {}: {message}", write.verb, write.path));
                 return;
@@ -80,8 +80,8 @@ impl DryRun for Recorder {
         match (status_of(&write), &write.after) {
             (Some(key), Ok(Some(after))) => drop(state.statuses.insert(key, status_in(after))),
             (Some(key), Err(_)) if cause == Some(RejectionCause::Conflict) => {
-                // It changes faster than it can be planned. The children come before the status, and the
-                // status tells what is wrong.
+                // The object changes faster than it can be planned. The owned objects are planned before the
+                // status, which reports problems.
                 let sent = serde_json::from_slice(&write.sent).unwrap_or_default();
                 state.statuses.insert(key.clone(), status_in(&sent));
                 self.note(&mut state, key, None);
@@ -101,7 +101,7 @@ impl Observer for Recorder {
     fn finished(&self, controller: &'static str, key: &ObjectKey, outcome: Outcome, _: Duration) {
         let failure = match outcome {
             Outcome::Success | Outcome::RequeueAfter => None,
-            // It runs again soon: the operator that runs was faster, or the API server was busy.
+            // It is retried soon: the running operator was faster, or the API server was busy.
             Outcome::Failed(Class::Conflict | Class::Transient)
             | Outcome::TimedOut
             | Outcome::Dropped => return,
@@ -120,7 +120,7 @@ impl Recorder {
         state.reconciled.insert(reconciled, failure);
     }
 
-    /// Sets the objects that have to be reconciled, and adds why others are not among them.
+    /// Sets the objects to reconcile, and adds the reasons why others are left out.
     pub(super) fn wants(&self, wanted: BTreeSet<Reconciled>, left_out: BTreeSet<String>) {
         let mut state = self.state.lock();
         state.left_out.extend(left_out);
@@ -129,17 +129,17 @@ impl Recorder {
         state.wanted = wanted;
     }
 
-    /// Returns whether all of it was.
+    /// Returns whether all wanted objects were reconciled.
     pub(super) fn is_complete(&self) -> bool {
         self.state.lock().missing.is_empty()
     }
 
-    /// Returns when one more was.
+    /// Waits until another object was reconciled.
     pub(super) async fn progressed(&self) {
         self.progress.notified().await;
     }
 
-    /// A sentence for each controller that has not reconciled all of its objects in time.
+    /// Returns a sentence for each controller that has not reconciled all of its objects in time.
     pub(super) fn missing(&self, within: Duration) -> Vec<String> {
         let state = self.state.lock();
         let mut missing: BTreeMap<&str, Vec<&ObjectKey>> = BTreeMap::new();
@@ -148,7 +148,7 @@ impl Recorder {
         }
         let why = state.failed.as_ref().map_or_else(
             || {
-                "`workload-operator check` shows whether this account has the rights of the operator; \
+                "`workload-operator check` shows whether this account has the permissions of the operator; \
                  --timeout gives them longer"
                     .to_owned()
             },
@@ -164,7 +164,7 @@ impl Recorder {
         missing.into_iter().map(sentence).collect()
     }
 
-    /// The plan, with further problems.
+    /// Returns the plan, with further problems.
     pub(super) fn plan(&self, problems: impl Iterator<Item = String>) -> Plan {
         let state = std::mem::take(&mut *self.state.lock());
         let mut plan = Plan {
@@ -200,7 +200,8 @@ impl State {
         let wanted = self.reconciled.iter().filter(|(key, _)| self.wanted.contains(key));
         for (reconciled @ (controller, key), failure) in wanted {
             let status = self.statuses.get(reconciled);
-            let is_told = status.is_none_or(|status| !NOT_TOLD.contains(&status.reason.as_str()));
+            let is_told =
+                status.is_none_or(|status| !MISSING_SETTINGS.contains(&status.reason.as_str()));
             if failure.is_none() && is_told
                 || refused.contains(&(&**key.namespace(), &**key.name()))
             {
@@ -224,7 +225,8 @@ impl State {
         all
     }
 
-    /// Namespace and name of the objects of which a write was refused: all children have the name of theirs.
+    /// Returns namespace and name of the objects of which a write was refused. Owned objects have the name of
+    /// their owner.
     fn refused(&self) -> BTreeSet<(&str, &str)> {
         let is_refused = |target: &Target| target.accepted.is_none() && target.refused.is_some();
         let refused = self.targets.iter().filter(|(_, target)| is_refused(target));
@@ -253,19 +255,19 @@ fn is_being_deleted(object: Option<&Value>) -> bool {
     object.is_some_and(|object| !object["metadata"]["deletionTimestamp"].is_null())
 }
 
-/// The object whose status it is that is written.
+/// Returns the object whose status the request writes.
 fn status_of(write: &DryWrite) -> Option<Reconciled> {
     let controller = controller_of(write.kind.kind).filter(|_| write.subresource == "status")?;
     named(&write.path).map(|(namespace, name)| (controller, ObjectKey::new(namespace, name)))
 }
 
-/// The controller of a kind of custom resource.
+/// Returns the controller of a kind of custom resource.
 fn controller_of(kind: &str) -> Option<&'static str> {
     let mut controllers = ["memcached", "genericdaemon", "app"].into_iter();
     controllers.find(|controller| kind.eq_ignore_ascii_case(controller))
 }
 
-/// What the condition Ready of a status says.
+/// Returns the condition Ready of a status.
 fn status_in(object: &Value) -> StatusWrite {
     let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
     let ready = conditions.into_iter().find(|condition| condition["type"] == "Ready");
@@ -273,7 +275,7 @@ fn status_in(object: &Value) -> StatusWrite {
     StatusWrite { reason: text("reason").into(), message: text("message").into() }
 }
 
-/// Namespace and name of the object with this path.
+/// Returns namespace and name of the object with this path.
 fn named(path: &str) -> Option<(&str, &str)> {
     let mut parts = path.split_once("/namespaces/")?.1.split('/');
     Some((parts.next()?, parts.nth(1)?))
@@ -318,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_changes_under_its_status_has_been_planned() {
+    fn a_conflicting_status_write_completes_the_plan_of_an_object() {
         let recorder = recorder();
         recorder.answered(refused("", RejectionCause::Conflict));
         assert!(!recorder.is_complete(), "its finalizer comes before its children");
@@ -328,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_a_refused_status_tells_is_a_problem() {
+    fn a_problem_in_a_refused_status_is_reported() {
         let recorder = recorder();
         let mut write = refused("status", RejectionCause::Conflict);
         let ready = json!({"type": "Ready", "reason": "ImageMissing", "message": "no image"});
@@ -338,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_api_server_and_an_object_that_has_gone_are_no_problem() {
+    fn transient_errors_and_deleted_objects_are_not_problems() {
         let recorder = recorder();
         for cause in [RejectionCause::Transient, RejectionCause::Gone] {
             recorder.answered(refused("status", cause));

@@ -17,7 +17,7 @@ fn object(status: &str, reason: &str, message: &str) -> Value {
     })
 }
 
-/// The metadata of a child; nothing else is read of one with another owner.
+/// The metadata of an owned object. Nothing else is read of an object with another owner.
 fn owned_by(api_version: &str, kind: &str) -> Value {
     let uid = "11111111-1111-4111-8111-111111111111";
     json!({"name": "cart", "namespace": "shop", "generation": 1, "ownerReferences": [
@@ -57,7 +57,7 @@ fn of(object: Value) -> Diagnosis {
 }
 
 #[test]
-fn what_a_pod_shows_comes_before_the_rollout_that_waits_for_it() {
+fn a_pods_problem_is_named_before_the_waiting_rollout() {
     let found = diagnose(&rolling_out(pod(waiting("CrashLoopBackOff"))));
     assert_eq!(found.cause, "CrashLoopBackOff");
     assert!(found.detail.contains("cart-1") && found.detail.contains("exit code 3"), "{found:?}");
@@ -66,7 +66,7 @@ fn what_a_pod_shows_comes_before_the_rollout_that_waits_for_it() {
 }
 
 #[test]
-fn what_the_operator_could_not_write_is_named_by_its_reason() {
+fn a_refused_write_is_named_by_its_reason() {
     for reason in ["ErrResourceExists", "Forbidden", "QuotaExceeded", "ImageMissing", "Contested"] {
         let found = of(object("False", reason, "x"));
         assert_eq!((&*found.cause, &*found.detail, found.is_fine), (reason, "x", false));
@@ -74,7 +74,7 @@ fn what_the_operator_could_not_write_is_named_by_its_reason() {
 }
 
 #[test]
-fn a_daemon_without_a_node_is_not_fine() {
+fn a_daemon_without_nodes_is_reported_as_a_problem() {
     let status = json!({"observedGeneration": 1, "desiredNumberScheduled": 0});
     let metadata = owned_by("mydomain.com/v1beta1", "GenericDaemon");
     let set = json!({"metadata": metadata, "status": status});
@@ -89,7 +89,7 @@ fn a_daemon_without_a_node_is_not_fine() {
 }
 
 #[test]
-fn what_a_person_wanted_comes_before_what_follows_from_it() {
+fn an_intended_state_is_named_before_its_consequences() {
     let mut paused = object("False", "RollingOut", "x");
     paused["metadata"]["annotations"] = json!({"workload-operator.example.com/paused": "true"});
     assert_eq!(of(paused.clone()).cause, "Paused");
@@ -102,11 +102,11 @@ fn what_a_person_wanted_comes_before_what_follows_from_it() {
     changed["metadata"]["generation"] = json!(2);
     let unseen = of(changed);
     assert_eq!(unseen.cause, "Pending");
-    assert!(unseen.next().starts_with("workload-operator check"));
+    assert!(unseen.next().starts_with("Run `workload-operator check`"));
 }
 
 #[test]
-fn children_that_may_not_be_read_are_not_called_absent() {
+fn unreadable_owned_objects_are_not_reported_as_missing() {
     let key = ObjectKey::new("shop", "cart");
     let text = |unreadable: Option<&str>| {
         let unreadable = unreadable.map(str::to_owned);
@@ -114,8 +114,8 @@ fn children_that_may_not_be_read_are_not_called_absent() {
         let facts = Facts { object, unreadable, ..Facts::default() };
         as_text(KindName::Memcached, &key, &facts, &diagnose(&facts))
     };
-    assert!(text(None).contains("It has no children yet."));
+    assert!(text(None).contains("It has no managed resources yet."));
     let forbidden = text(Some("deployments.apps \"cart\" is forbidden"));
-    let line = "Its children may not be read: deployments.apps \"cart\" is forbidden";
+    let line = "Cannot read its managed resources: deployments.apps \"cart\" is forbidden";
     assert!(forbidden.contains(line) && !forbidden.contains("no children"), "{forbidden}");
 }

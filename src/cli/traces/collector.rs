@@ -23,25 +23,25 @@ use tower::util::BoxCloneSyncService;
 use super::Error;
 use super::settings::Settings;
 
-/// Limit for reading an answer. A partial success carries a number and a sentence.
+/// Maximum size of a response. A partial success contains only a number and a sentence.
 const MAX_ANSWER: usize = 64 << 10;
 
 type HttpService = BoxCloneSyncService<Request<Full<Bytes>>, Response<Incoming>, legacy::Error>;
 
-/// Sends what the exporter has encoded. The exporter calls from its own thread, outside the runtime
-/// that hyper needs, so each request is spawned there as a task.
+/// A client for the exporter's requests. The exporter calls it from its own thread, outside the runtime that
+/// hyper needs, so each request is spawned as a task of the runtime.
 pub(super) struct Collector {
     wire: HttpService,
     runtime: Handle,
     timeout: Duration,
-    /// The last request failed, and this was logged.
+    /// True if the last request failed and this was logged.
     failing: AtomicBool,
 }
 
 // === impl Collector ===
 
 impl Collector {
-    /// Nothing is connected yet.
+    /// Creates a client, which does not connect yet.
     pub(super) fn new(settings: &Settings, runtime: &Handle) -> Result<Collector, Error> {
         let mut connector = HttpConnector::new();
         connector.enforce_http(false);
@@ -81,12 +81,12 @@ impl Collector {
 impl HttpClient for Collector {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let (wire, limit) = (self.wire.clone(), self.timeout);
-        // A timer, too, can only be created on the runtime.
+        // A timer can only be created on the runtime, too.
         let sent = async move { timeout(limit, exchange(wire, request.map(Full::new))).await };
         let answer = match self.runtime.spawn(sent).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(format!("no answer within {limit:?}").into()),
-            // The runtime has ended.
+            // The runtime has stopped.
             Err(error) => Err(error.into()),
         };
         self.observe(&answer);
@@ -122,7 +122,7 @@ async fn exchange(
     Ok(Response::from_parts(head, body))
 }
 
-/// An error and its causes: hyper's own message says only that a connection failed.
+/// Returns an error with its causes, because hyper's message only reports that a connection failed.
 fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")

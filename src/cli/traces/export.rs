@@ -22,7 +22,8 @@ use super::collector::Collector;
 use super::settings::Settings;
 use crate::cli::IDENTITY;
 
-/// Longest time for sending spans after the end; the rest is lost. Less than a program's last steps get.
+/// Maximum time for sending spans at shutdown; the rest is lost. It is shorter than the time limit of the
+/// program's last steps.
 const FLUSH: Duration = Duration::from_secs(2);
 
 /// Exports spans. Cheap to clone.
@@ -35,11 +36,11 @@ pub(crate) struct Traces {
 // === impl Traces ===
 
 impl Traces {
-    /// As the environment says; `None` if it asks for no spans. Requests to the collector are tasks of
-    /// `runtime`.
+    /// Creates an exporter from the environment; `None` if no spans are requested. Requests to the collector
+    /// are tasks of `runtime`.
     ///
     /// # Errors
-    /// If the environment asks for something impossible. An absent collector is not an error.
+    /// If a setting is invalid. An unreachable collector is not an error.
     pub(crate) fn from_environment(runtime: &Handle) -> Result<Option<Traces>, Error> {
         let Some(settings) = Settings::read(|name| std::env::var(name).ok())? else {
             return Ok(None);
@@ -48,8 +49,8 @@ impl Traces {
             .with_http()
             .with_http_client(Collector::new(&settings, runtime)?)
             .build()?;
-        // In batches, by a dedicated thread, from a bounded queue; sampled as OTEL_TRACES_SAMPLER
-        // says.
+        // A dedicated thread exports batches from a bounded queue. OTEL_TRACES_SAMPLER configures the
+        // sampling.
         let provider = SdkTracerProvider::builder()
             .with_resource(resource())
             .with_batch_exporter(exporter)
@@ -58,9 +59,9 @@ impl Traces {
         Ok(Some(Traces { provider, tracer }))
     }
 
-    /// Exports the `tracing` spans of the library and of the operator. Log lines are left out,
-    /// because they quote what people and servers wrote; so are requests outside a reconcile (watches,
-    /// Events, the Lease).
+    /// Returns a layer that exports the `tracing` spans of the library and of the operator. It excludes log
+    /// lines, because they quote users and servers, and requests outside a reconcile (watches, Events, the
+    /// Lease).
     pub(crate) fn layer<S>(&self) -> impl Layer<S> + Send + Sync + use<S>
     where
         S: Subscriber + for<'span> LookupSpan<'span> + Send + Sync,
@@ -84,7 +85,7 @@ impl Traces {
             .with_filter(filter)
     }
 
-    /// Sends what is left, for at most two seconds. What comes later is lost.
+    /// Sends the remaining spans, for at most two seconds. Later spans are lost.
     pub(crate) async fn end(&self) {
         let provider = self.provider.clone();
         let ended = spawn_blocking(move || provider.shutdown_with_timeout(FLUSH)).await;
@@ -94,7 +95,7 @@ impl Traces {
     }
 }
 
-/// A span of the library or of the operator.
+/// Returns whether a span belongs to the library or the operator.
 fn is_ours(metadata: &Metadata<'_>) -> bool {
     let crates = ["controller_machinery", env!("CARGO_CRATE_NAME")];
     metadata.is_span()
@@ -102,13 +103,13 @@ fn is_ours(metadata: &Metadata<'_>) -> bool {
         && crates.iter().any(|ours| metadata.target().starts_with(ours))
 }
 
-/// Returns the resource of OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES, with defaults for what they
-/// leave out.
+/// Returns the resource of OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES, with defaults for missing
+/// attributes.
 fn resource() -> Resource {
     let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
     let asked = Resource::builder().with_attribute(version);
     let name = Resource::builder().build().get(&Key::from_static_str("service.name"));
-    // The crate makes up this name if nothing names the service.
+    // The crate uses this name if no variable names the service.
     match name.is_none_or(|name| name.as_str().starts_with("unknown_service")) {
         true => asked.with_service_name(IDENTITY.name()).build(),
         false => asked.build(),

@@ -7,7 +7,8 @@ use opentelemetry_otlp as otlp;
 
 use super::Error;
 
-/// The crates have no constant for it: they leave certificates to the HTTP client.
+/// Variable with the path of the certificates. The crates have no constant for it, because they leave
+/// certificates to the HTTP client.
 const CERTIFICATE: &str = "OTEL_EXPORTER_OTLP_CERTIFICATE";
 const TRACES_CERTIFICATE: &str = "OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE";
 
@@ -18,15 +19,15 @@ pub(super) struct Settings {
     pub(super) tls: bool,
     /// The certificates to trust instead of the system's, in PEM.
     pub(super) certificate: Option<PathBuf>,
-    /// A request without an answer after this long has failed.
+    /// Time after which a request without a response has failed.
     pub(super) timeout: Duration,
 }
 
 // === impl Settings ===
 
 impl Settings {
-    /// Reads the variables; `None` if no spans are asked for. The exporter reports what is wrong
-    /// with an endpoint or with headers.
+    /// Reads the variables; `None` if no spans are requested. The exporter reports invalid endpoints and
+    /// headers.
     pub(super) fn read(
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Option<Settings>, Error> {
@@ -95,14 +96,14 @@ mod tests {
     }
 
     #[test]
-    fn it_can_be_switched_off() {
+    fn the_export_can_be_disabled() {
         for off in [("OTEL_SDK_DISABLED", "true"), ("OTEL_TRACES_EXPORTER", "none")] {
             assert_eq!(read(&[ENDPOINT, off]).unwrap(), None, "{off:?}");
         }
     }
 
     #[test]
-    fn a_protocol_that_is_not_spoken_is_named_with_what_to_do() {
+    fn an_unsupported_protocol_is_named_with_a_hint() {
         let error = read(&[ENDPOINT, ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")]).unwrap_err();
         let said = error.to_string();
         assert!(

@@ -1,4 +1,4 @@
-//! Who gets new images, and who waits.
+//! The order in which Memcacheds get new images.
 
 use serde_json::{Value, json};
 
@@ -30,7 +30,8 @@ fn deployment(memcached: &Memcached, images: &Images, available: i32) -> Deploym
     child(&object)
 }
 
-/// The standing of a Memcached whose Deployment has `there`, if the administrator's image is the new one.
+/// The standing of a Memcached whose Deployment has the images `there`, while the administrator's image is
+/// the new one.
 fn standing(spec: &Value, there: &Images, available: i32) -> Option<Standing> {
     let memcached = memcached(spec);
     let deployment = deployment(&memcached, there, available);
@@ -42,11 +43,11 @@ fn waits(image: &str) -> Standing {
 }
 
 #[test]
-fn another_image_of_the_administrators_is_waited_for_and_then_rolls_out() {
+fn a_new_default_image_waits_for_its_turn_and_rolls_out() {
     let size = &json!({"size": 2});
     assert_eq!(standing(size, &Images::of(OLD), 2), Some(waits(OLD)));
     assert_eq!(standing(size, &Images::of(NEW), 1), Some(Standing::Rolling));
-    assert_eq!(standing(size, &Images::of(NEW), 2), Some(Standing::Settled));
+    assert_eq!(standing(size, &Images::of(NEW), 2), Some(Standing::Idle));
     let memcached = memcached(size);
     let mut unobserved = deployment(&memcached, &Images::of(NEW), 2);
     unobserved.meta.generation = 3;
@@ -55,23 +56,23 @@ fn another_image_of_the_administrators_is_waited_for_and_then_rolls_out() {
     assert_eq!(of(Some(&unobserved)), Some(Standing::Rolling));
     unobserved.meta.generation = 1;
     unobserved.status.observed_generation = 0;
-    assert_eq!(of(Some(&unobserved)), Some(Standing::Settled), "it is new");
-    assert_eq!(of(None), Some(Standing::Settled), "it is to come");
+    assert_eq!(of(Some(&unobserved)), Some(Standing::Idle), "it is new");
+    assert_eq!(of(None), Some(Standing::Idle), "it is to come");
 }
 
 #[test]
-fn nothing_waits_without_a_cache_to_lose_or_for_images_of_its_own() {
+fn empty_caches_and_own_images_do_not_wait() {
     let own = json!({"image": "mine:2"});
     assert_eq!(standing(&own, &Images::of("mine:1"), 1), None);
-    assert_eq!(standing(&json!({"size": 0}), &Images::of(OLD), 0), Some(Standing::Settled));
+    assert_eq!(standing(&json!({"size": 0}), &Images::of(OLD), 0), Some(Standing::Idle));
     let gets_exporter = json!({"exporter": {}});
-    assert_eq!(standing(&gets_exporter, &Images::of(OLD), 1), Some(Standing::Settled));
+    assert_eq!(standing(&gets_exporter, &Images::of(OLD), 1), Some(Standing::Idle));
     let with_exporter = Images { exporter: Some("exporter:1".into()), ..Images::of(OLD) };
-    assert_eq!(standing(&json!({}), &with_exporter, 1), Some(Standing::Settled));
+    assert_eq!(standing(&json!({}), &with_exporter, 1), Some(Standing::Idle));
 }
 
 #[test]
-fn one_that_waits_keeps_the_administrators_images_and_gets_its_own() {
+fn a_waiting_memcached_keeps_default_images_and_gets_its_own() {
     let there = Images { exporter: Some("exporter:1".into()), ..Images::of(OLD) };
     let kept = Images { exporter: Some("exporter:1".into()), ..Images::of("mine:2") };
     let spec = json!({"image": "mine:2", "exporter": {}});
@@ -82,20 +83,20 @@ fn one_that_waits_keeps_the_administrators_images_and_gets_its_own() {
 }
 
 #[test]
-fn one_that_is_paused_or_being_deleted_takes_no_turn() {
+fn a_paused_or_terminating_memcached_takes_no_turn() {
     let mut memcached = memcached(&json!({}));
     let there = deployment(&memcached, &Images::of(NEW), 0);
     let of = |memcached: &Memcached| Standing::of(memcached, Some(&there), &settings(NEW), None);
     assert_eq!(of(&memcached), Some(Standing::Rolling));
     memcached.meta.deleting = true;
-    assert_eq!(of(&memcached), Some(Standing::Settled));
+    assert_eq!(of(&memcached), Some(Standing::Idle));
     let paused = json!({"spec": {}, "metadata": {"name": "a",
         "annotations": {"workload-operator.example.com/paused": "true"}}});
-    assert_eq!(of(&custom(&paused.to_string())), Some(Standing::Settled));
+    assert_eq!(of(&custom(&paused.to_string())), Some(Standing::Idle));
 }
 
 #[test]
-fn an_image_that_admission_pins_is_the_one_that_was_applied() {
+fn an_image_that_admission_pins_counts_as_applied() {
     let memcached = memcached(&json!({}));
     let pinned = Images::of("memcached@sha256:2");
     let there = deployment(&memcached, &pinned, 0);
@@ -105,9 +106,9 @@ fn an_image_that_admission_pins_is_the_one_that_was_applied() {
     assert_eq!(of("memcached:3"), Some(waits("memcached@sha256:2")));
 }
 
-/// So many settled ones, and those named in a standing.
+/// This many Memcacheds without need of a turn, and the named rolling and waiting ones.
 fn found(settled: usize, rolling: &[&str], waiting: &[&str]) -> Vec<(ObjectKey, Standing)> {
-    let settled = (0..settled).map(|n| (key(&format!("settled-{n}")), Standing::Settled));
+    let settled = (0..settled).map(|n| (key(&format!("settled-{n}")), Standing::Idle));
     let rolling = rolling.iter().map(|name| (key(name), Standing::Rolling));
     let waiting = waiting.iter().map(|name| (key(name), waits(OLD)));
     settled.chain(rolling).chain(waiting).collect()
@@ -119,7 +120,7 @@ fn turns(found: Vec<(ObjectKey, Standing)>) -> Turns {
     turns
 }
 
-/// Those of these names that get a turn when they ask in this order.
+/// The Memcacheds that get a turn if they reconcile in this order.
 fn granted<'a>(turns: &mut Turns, limit: Limit, names: &[&'a str]) -> Vec<&'a str> {
     names.iter().filter(|name| turns.grant(&key(name), limit, Instant::now())).copied().collect()
 }
@@ -133,7 +134,7 @@ fn the_limit_is_a_number_or_a_share_and_at_least_one() {
 }
 
 #[test]
-fn turns_are_given_in_the_order_of_the_names_whoever_asks_first() {
+fn turns_are_granted_in_the_order_of_names() {
     let mut turns = turns(found(0, &[], &["a", "b", "c", "d"]));
     assert_eq!(granted(&mut turns, Limit::Number(2), &["d", "c", "b", "a", "c"]), ["b", "a"]);
     assert_eq!(granted(&mut turns, Limit::Number(2), &["a"]), ["a"], "it may try again");
@@ -154,7 +155,7 @@ fn a_turn_lasts_until_the_rollout_has_completed() {
 }
 
 #[test]
-fn an_image_that_does_not_start_stops_at_the_limit_also_after_a_restart() {
+fn a_broken_image_stops_at_the_limit_even_after_a_restart() {
     let seen = || found(36, &["a", "b"], &["c", "d"]);
     for mut turns in [turns(seen()), turns(seen())] {
         assert_eq!(granted(&mut turns, Limit::default(), &["c", "d"]), [""; 0]);
@@ -164,7 +165,7 @@ fn an_image_that_does_not_start_stops_at_the_limit_also_after_a_restart() {
 }
 
 #[test]
-fn one_that_cannot_be_written_gives_its_turn_back() {
+fn a_memcached_with_a_refused_write_returns_its_turn() {
     let mut turns = turns(found(0, &[], &["a", "b"]));
     let limit = Limit::Number(1);
     assert_eq!(granted(&mut turns, limit, &["a", "b"]), ["a"]);
@@ -174,7 +175,7 @@ fn one_that_cannot_be_written_gives_its_turn_back() {
 }
 
 #[test]
-fn who_waits_names_the_images_that_differ() {
+fn a_waiting_memcached_names_the_differing_images() {
     let images = |memcached: &str, exporter: &str| Images {
         exporter: Some(exporter.into()),
         ..Images::of(memcached)

@@ -1,4 +1,4 @@
-//! Which differences of a child matter.
+//! Differences of an owned object that a reconcile reverts, and those that it ignores.
 
 mod foreign;
 
@@ -11,7 +11,7 @@ use crate::workload::services::ServiceSpec;
 use crate::workload::{Deployment, DeploymentSpec};
 
 const MEMCACHED: &str = include_str!("../../../artifacts/examples/memcached.yaml");
-/// An App with a variable of each sort, and quantities that can be written otherwise.
+/// An App with an environment variable of each form, and quantities in several notations.
 const NGINX: &str = "
 apiVersion: app.example.com/v1
 kind: App
@@ -40,7 +40,7 @@ spec:
     targetPort: 80
 ";
 
-/// The App, its desired Deployment, and the Deployment as it would be after applying that.
+/// The App, its desired Deployment, and the Deployment after an apply.
 fn nginx() -> (App, Desired<DeploymentSpec>, Value) {
     let app: App = custom(NGINX);
     let desired = app::desired(&app).deployment;
@@ -55,7 +55,7 @@ fn nginx_service() -> (App, Desired<ServiceSpec>, Value) {
     (app, desired, there)
 }
 
-/// Returns whether a reconcile leaves the child alone if it is as `change` makes of what was applied.
+/// Returns whether a reconcile writes nothing after `change` has modified the applied object.
 async fn is_left<V: Custom, S: ChildSpec>(
     object: V,
     desired: &Desired<S>,
@@ -90,7 +90,8 @@ async fn a_child_of_this_object_that_lost_its_owner_is_adopted() {
         assert!(!desired.is_ensured(&cx, &there).unwrap(), "it has no owner yet");
         let ensured = desired.ensure(&cx).await;
         let is_taken = matches!(&ensured, Err(Problem::NotOwned { .. }));
-        // The scripted API server knows no owner: it was asked for it.
+        // These errors show that the operator asked for the owner, which the scripted API server does not
+        // know.
         let is_asked = matches!(&ensured, Err(Problem::Terminating(_) | Problem::Call { .. }));
         assert_eq!((is_asked, is_taken), (is_adopted, !is_adopted), "{ensured:?}");
     }
@@ -140,7 +141,7 @@ async fn security_removed_by_hand_is_restored() {
 }
 
 #[tokio::test]
-async fn what_the_operator_does_not_set_is_left_alone() {
+async fn fields_of_other_managers_are_left_alone() {
     let (app, desired, _) = nginx();
     let add = |there: &mut Value| {
         let container = &mut there["spec"]["template"]["spec"]["containers"][0];
@@ -159,7 +160,7 @@ async fn what_the_operator_does_not_set_is_left_alone() {
 }
 
 #[tokio::test]
-async fn quantities_that_the_server_wrote_otherwise_are_the_same() {
+async fn quantities_in_another_notation_are_equal() {
     let (app, desired, _) = nginx();
     let otherwise = |there: &mut Value| {
         there["spec"]["template"]["spec"]["containers"][0]["resources"] = json!({
@@ -194,7 +195,7 @@ async fn a_services_address_type_and_node_ports_are_kept() {
 }
 
 #[tokio::test]
-async fn a_name_that_the_operator_did_not_give_a_port_is_left_alone() {
+async fn a_port_name_of_another_manager_is_left_alone() {
     let (app, mut desired, _) = nginx_service();
     for (given, expected) in [("", true), ("http", false)] {
         desired.spec.ports[0].name = InternedStr::new(given);
@@ -204,7 +205,7 @@ async fn a_name_that_the_operator_did_not_give_a_port_is_left_alone() {
 }
 
 #[tokio::test]
-async fn the_child_is_applied_in_the_record_that_earlier_releases_know() {
+async fn the_record_of_an_apply_has_the_key_of_earlier_releases() {
     let (app, desired, _) = nginx();
     let (_, there) = applied(app, &desired).await;
     let annotations = there["metadata"]["annotations"].as_object().unwrap();

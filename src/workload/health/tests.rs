@@ -28,7 +28,7 @@ fn status_of(conditions: &[Wanted], kind: Type) -> Option<Status> {
 
 /// The rules by which Flux checks conditions (fluxcd/pkg, runtime/conditions/check).
 #[test]
-fn no_health_breaks_the_rules_of_tools() {
+fn every_health_obeys_the_condition_rules_of_flux() {
     for health in all() {
         let mut conditions = health.summary();
         conditions.push(health.degraded());
@@ -48,7 +48,7 @@ fn no_health_breaks_the_rules_of_tools() {
 }
 
 #[test]
-fn numbers_that_change_with_the_cluster_change_no_message() {
+fn changed_node_counts_do_not_change_a_message() {
     let pod = |count: u32, kind: &str| {
         let message = format!("0/{count} nodes are available: {count} Insufficient {kind}.");
         let scheduled =
@@ -65,9 +65,9 @@ fn numbers_that_change_with_the_cluster_change_no_message() {
     assert_ne!(told(pod(4987, "memory"), known()).unwrap().message, first.message);
 }
 
-/// Of a daemon whose old pods stay until somebody deletes them, two reconciles say the same.
+/// With updateStrategy OnDelete, old pods remain until a user deletes them. Two reconciles report the same.
 #[test]
-fn what_was_said_of_old_pods_is_not_said_again() {
+fn a_repeated_report_of_old_pods_is_identical() {
     let daemon = |updated: i32| -> Child<crate::workload::DaemonSetSpec> {
         let owner = serde_json::json!([{"apiVersion": "mydomain.com/v1beta1", "kind": "GenericDaemon", "name": "a",
             "controller": true, "uid": "00000000-0000-4000-8000-000000000001"}]);
@@ -84,14 +84,17 @@ fn what_was_said_of_old_pods_is_not_said_again() {
             Health::of_daemon_set(&daemon(updated), &context)
         };
         let first = told(None, 1);
-        assert!(first.message.ends_with("; 2 run the former template until deleted"), "{first:?}");
+        assert!(
+            first.message.ends_with("; 2 run the previous template until you delete them"),
+            "{first:?}"
+        );
         assert_eq!(told(Some(first.clone()), 1), first);
-        assert!(!told(Some(first), 3).message.contains("former"));
+        assert!(!told(Some(first), 3).message.contains("previous"));
     }
 }
 
 #[test]
-fn the_worse_of_two_counts() {
+fn the_worse_health_of_two_counts() {
     for worse in all() {
         for better in all().into_iter().filter(|better| better.level < worse.level) {
             for both in [worse.clone().and(better.clone()), better.and(worse.clone())] {
@@ -119,7 +122,7 @@ fn the_message_of_an_error_has_no_local_address() {
 }
 
 #[test]
-fn a_completed_rollout_stays_complete_whatever_is_wrong_with_the_service() {
+fn a_service_problem_does_not_affect_a_completed_rollout() {
     let taken = Health::new(Level::Stalled, Reason::ErrResourceExists, "taken");
     let both = Health::ready(Reason::AllReplicasReady, "all").and(taken.clone());
     assert_eq!(both.progressing().reason, "RolloutComplete");
@@ -127,9 +130,9 @@ fn a_completed_rollout_stays_complete_whatever_is_wrong_with_the_service() {
     assert_eq!((under_way.level, under_way.rollout), (Level::Stalled, Rollout::UnderWay));
 }
 
-/// Others may give back what counts against it.
+/// Other objects can release quota.
 #[test]
-fn a_quota_that_refuses_a_write_is_final_after_five_minutes() {
+fn a_quota_that_refuses_a_write_stalls_after_five_minutes() {
     use crate::memcached::Memcached;
     use crate::workload::fixtures::custom;
     use serde_json::json;
@@ -150,7 +153,8 @@ fn a_quota_that_refuses_a_write_is_final_after_five_minutes() {
     assert_eq!(quota().aged(&since("ApiError"), late).level, Level::Degraded, "another before");
 }
 
-/// Otherwise a rollout could make no progress: its counts begin below those of the template before.
+/// Otherwise a rollout would seem to make no progress, because its counts begin below those of the previous
+/// template.
 #[tokio::test(start_paused = true)]
 async fn a_rollout_makes_progress_after_counts_of_an_older_generation() {
     use crate::memcached::Memcached;
@@ -181,9 +185,9 @@ async fn a_rollout_makes_progress_after_counts_of_an_older_generation() {
     assert_eq!(idle(counts(2, 1), 50), Duration::from_secs(5));
 }
 
-/// Two installations write the same objects with the same field manager, which no tool can tell apart.
+/// Two installations write the same objects with the same field manager, so no tool can distinguish them.
 #[test]
-fn a_contested_record_of_the_operator_itself_is_another_installation() {
+fn a_contested_record_means_a_second_installation() {
     let key = crate::object::ObjectKey::new("shop", "cart");
     let name = Name { kind: crate::workload::Deployment::kind(), key };
     let of = |field: &str| contested(&name, Some(field));

@@ -16,7 +16,7 @@ use crate::thing::{Thing, client, id, informer, key, pass, thing, until};
 use controller_machinery::testing::Server;
 
 #[tokio::test(start_paused = true)]
-async fn handlers_that_panic_stop_neither_the_reflector_nor_the_others() {
+async fn panicking_handlers_stop_neither_the_reflector_nor_others() {
     let model = Server::new(1);
     model.put(&id("a", "x"), thing(1));
     let informer = informer(&model);
@@ -30,7 +30,7 @@ async fn handlers_that_panic_stop_neither_the_reflector_nor_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_late_handler_is_notified_of_what_is_there_and_of_what_comes() {
+async fn a_late_handler_receives_existing_objects_and_later_changes() {
     let model = Server::new(1);
     model.put(&id("a", "x"), thing(1));
     let informer = informer(&model);
@@ -45,7 +45,7 @@ async fn a_late_handler_is_notified_of_what_is_there_and_of_what_comes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_late_handler_starts_from_what_is_held_our_writes_included() {
+async fn a_late_handler_receives_the_store_including_own_writes() {
     let model = Server::new(1);
     model.put(&id("a", "x"), thing(1));
     let informer = informer(&model);
@@ -76,7 +76,7 @@ impl Observer for Deadly {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_dies_is_an_error_and_a_state() {
+async fn a_dead_task_is_an_error_and_a_state() {
     let model = Server::new(1);
     let builder = Informer::<Thing>::builder(client(&model)).namespaces(["a", "b"]);
     let informer = builder.observer(Arc::new(Deadly)).build();
@@ -101,7 +101,7 @@ impl Observer for Timings {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_watch_of_each_namespace_is_timed_until_its_own_end() {
+async fn the_watch_of_each_namespace_is_timed_separately() {
     let (model, timings) = (Server::new(1), Arc::new(Timings::default()));
     let builder = Informer::<Thing>::builder(client(&model)).namespaces(["a", "b"]);
     let informer = builder.observer(timings.clone()).build();
@@ -122,7 +122,7 @@ async fn the_watch_of_each_namespace_is_timed_until_its_own_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shutdown_ends_it_in_good_order_and_it_runs_only_once() {
+async fn a_shutdown_ends_an_informer_that_runs_only_once() {
     let model = Server::new(1);
     let informer = Informer::<Thing>::builder(client(&model)).build();
     let shutdown = Shutdown::manual();

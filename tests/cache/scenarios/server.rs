@@ -21,7 +21,7 @@ use crate::thing::{THINGS, Thing, held, id, informer, pass, run, served, thing, 
 use controller_machinery::testing::{Fault, Received, Server};
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_watch_is_found_within_150_seconds_and_replaced() {
+async fn a_silent_watch_is_replaced_within_150_seconds() {
     let model = Server::new(1);
     let informer = informer(&model);
     informer.synced().await;
@@ -39,7 +39,7 @@ async fn a_silent_watch_is_found_within_150_seconds_and_replaced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn staleness_is_told_while_a_watch_is_silent() {
+async fn staleness_is_reported_while_a_watch_is_silent() {
     let model = Server::new(1);
     let informer = informer(&model);
     informer.synced().await;
@@ -50,7 +50,7 @@ async fn staleness_is_told_while_a_watch_is_silent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_end_bookmark_that_never_comes_is_not_waited_for() {
+async fn a_missing_end_bookmark_causes_paged_lists() {
     let model = Server::new(1);
     model.put(&id("a", "x"), thing(1));
     model.script([Fault::NoEndBookmark]);
@@ -62,7 +62,7 @@ async fn an_end_bookmark_that_never_comes_is_not_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_without_streaming_lists_is_listed_by_pages_at_once() {
+async fn a_server_without_streaming_lists_is_paged_at_once() {
     let model = Server::new(1);
     model.set_streaming(false);
     model.set_page(2);
@@ -80,7 +80,7 @@ async fn a_server_without_streaming_lists_is_listed_by_pages_at_once() {
 
 /// A kube-apiserver does this if its etcd is older than 3.4.31 or 3.5.13.
 #[tokio::test(start_paused = true)]
-async fn a_server_whose_every_streaming_list_is_an_error_is_listed_by_pages() {
+async fn a_server_whose_streaming_lists_fail_is_paged() {
     let model = Server::new(1);
     model.break_streams();
     model.put(&id("a", "x"), thing(1));
@@ -93,7 +93,7 @@ async fn a_server_whose_every_streaming_list_is_an_error_is_listed_by_pages() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_that_always_expires_does_not_keep_a_list_from_ending() {
+async fn a_list_completes_although_its_token_always_expires() {
     let model = Server::new(1);
     model.set_streaming(false);
     model.set_page(1);
@@ -132,7 +132,7 @@ async fn forbidden_and_not_served_are_states_and_never_an_empty_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_is_not_served_at_start_harms_nothing_and_heals() {
+async fn an_unserved_kind_at_start_is_listed_when_it_appears() {
     let model = Server::new(1);
     model.set_served(THINGS, false);
     let informer = informer(&model);
@@ -148,7 +148,7 @@ async fn a_kind_that_is_not_served_at_start_harms_nothing_and_heals() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reconnects_back_off_and_heal() {
+async fn reconnects_back_off_and_recover() {
     let model = Server::new(1);
     let informer = informer(&model);
     informer.synced().await;
@@ -166,7 +166,7 @@ async fn reconnects_back_off_and_heal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_tenth_outage_heals_as_fast_as_the_first_if_news_came_in_between() {
+async fn events_between_outages_reset_the_backoff() {
     let model = Server::new(1);
     let informer = informer(&model);
     informer.synced().await;
@@ -198,7 +198,7 @@ async fn retry_after_is_honoured() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn watches_end_at_times_that_differ() {
+async fn watch_timeouts_differ() {
     let model = Server::new(1);
     let informer = informer(&model);
     informer.synced().await;
@@ -246,7 +246,7 @@ fn twisted(model: &Server) -> (Arc<AtomicBool>, Informer<Thing>) {
 
 /// As in client-go. A watch cache that has lost an event shows it so, or an etcd that was restored and has caught up.
 #[tokio::test(start_paused = true)]
-async fn a_list_that_is_not_older_wins_whatever_is_in_it() {
+async fn a_list_that_is_not_older_replaces_the_store() {
     let model = Server::new(1);
     model.set_streaming(false);
     for value in [1, 2] {
@@ -301,7 +301,7 @@ fn scripted(answers: &[&[(&str, u64, &str)]]) -> Informer<Thing> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_comes_into_sight_late_is_held_and_one_that_leaves_is_not() {
+async fn late_visible_objects_are_stored_and_hidden_ones_removed() {
     let listed = &[("ADDED", 1, "5"), ("BOOKMARK", 0, "10")];
     let late = &[&listed[..], &[("ADDED", 2, "7")]].concat();
     let both = &[&[("ADDED", 2, "7")], &listed[..]].concat();

@@ -48,7 +48,7 @@ async fn a_relist_of_unchanged_objects_calls_no_handler_and_replaces_no_object()
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_deleted_or_replaced_in_a_gap_is_told_as_such() {
+async fn a_list_reports_deletions_and_replacements_during_a_gap() {
     let model = Server::new(1);
     for name in ["gone", "replaced", "same"] {
         model.put(&id("a", name), thing(1));
@@ -71,7 +71,7 @@ async fn what_was_deleted_or_replaced_in_a_gap_is_told_as_such() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn our_own_write_is_read_and_reported_at_once_and_only_then() {
+async fn an_own_write_is_visible_and_reported_exactly_once() {
     let model = Server::new(1);
     let informer = informer(&model);
     let log = log(&informer);
@@ -99,7 +99,7 @@ async fn our_own_write_is_read_and_reported_at_once_and_only_then() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_does_not_decode_harms_itself_alone_and_heals() {
+async fn an_undecodable_object_affects_no_other_and_recovers() {
     let model = Server::new(1);
     model.set_streaming(false);
     for name in ["bad", "good"] {
@@ -130,7 +130,7 @@ async fn an_object_that_does_not_decode_harms_itself_alone_and_heals() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_older_than_what_is_held_is_not_shown() {
+async fn a_response_older_than_the_store_is_not_shown() {
     let model = Server::new(1);
     model.put(&id("a", "x"), thing(1));
     let informer = informer(&model);
@@ -152,7 +152,7 @@ async fn an_answer_older_than_what_is_held_is_not_shown() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_store_holds_several_namespaces_and_a_relist_of_one_spares_the_others() {
+async fn a_relist_of_one_namespace_does_not_affect_the_others() {
     let model = Server::new(1);
     for namespace in ["a", "b", "other"] {
         model.put(&id(namespace, "x"), thing(1));
@@ -172,7 +172,7 @@ async fn one_store_holds_several_namespaces_and_a_relist_of_one_spares_the_other
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_several_namespaces_all_must_be_listed_before_it_counts_as_synced() {
+async fn an_informer_is_synced_after_every_namespace_was_listed() {
     let model = Server::new(1);
     model.put(&id("a", "x"), thing(1));
     model.put(&id("b", "y"), thing(1));

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-/// Everything that matters about a child: its spec and its labels. What the API server assigns or
-/// counts is left out where `asked` does not ask for it.
+/// Returns the relevant parts of an owned object: its spec and its labels. Leaves out fields that the API
+/// server assigns or counts, unless `asked` requests them.
 pub fn essence(child: &Value, asked: &Value) -> Value {
     let mut spec = child["spec"].clone();
     if let Some(map) = spec.as_object_mut() {
@@ -33,7 +33,7 @@ fn canonical(value: &mut Value, name: &str) {
                     let number = port["port"].as_i64().or(port["containerPort"].as_i64());
                     (number, port["protocol"].to_string())
                 }),
-                // The order matters only where one variable refers to another.
+                // The order matters only if one variable refers to another.
                 "env" if !items.iter().any(|var| var["value"].to_string().contains("$(")) => {
                     items.sort_by_key(|var| var["name"].to_string());
                 }
@@ -67,8 +67,8 @@ fn amount_of(quantity: &Value) -> f64 {
     digits.parse::<f64>().expect("a number") * unit
 }
 
-/// A status without what differs from one object, or moment, to the next: times, generations, the
-/// names of pods and ReplicaSets, who was first.
+/// Returns a status without parts that differ between objects or moments: times, generations, the names of
+/// pods and ReplicaSets, and their order.
 pub fn lasting(status: &Value) -> Value {
     let mut status = status.clone();
     let map = status.as_object_mut().expect("a status");

@@ -1,5 +1,5 @@
-//! Meaning of a spec, written down a second time and independently of the operator: the children as
-//! a person would write them by hand, and the status.
+//! The meaning of a spec, defined a second time and independently of the operator: the owned objects as a
+//! user would write them, and the status.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -135,8 +135,8 @@ fn budget(labels: &Value, deployment: &Value, spec: &Value) -> Option<Value> {
     (!most.is_null()).then(|| object(labels, &budget))
 }
 
-/// `minReadySeconds` of a Deployment, and its deadline: Kubernetes' 600 s, and what a pod may take to start, to be
-/// ready for long enough and, before new ones come, to end.
+/// Sets `minReadySeconds` and the deadline of a Deployment: Kubernetes' 600 s plus the time for startup, for
+/// `minReadySeconds` and, with Recreate, for the termination of old pods.
 fn with_pace(deployment: &mut Value, spec: &Value) {
     let number = |value: &Value, absent: i64| value.as_i64().unwrap_or(absent);
     if let Some(seconds) = spec["minReadySeconds"].as_i64() {
@@ -241,7 +241,7 @@ fn memcached_resources(spec: &Value, memory: i64) -> Value {
     with_defaults(&spec["resources"], "100m", &needed, &needed)
 }
 
-/// The resources of a spec, and defaults for what it leaves out, so that no request is above its limit.
+/// Returns the resources of a spec, with defaults for missing ones, so that no request is above its limit.
 fn with_defaults(own: &Value, cpu: &str, request: &Value, limit: &Value) -> Value {
     let amount = |value: &Value| {
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -260,7 +260,7 @@ fn with_defaults(own: &Value, cpu: &str, request: &Value, limit: &Value) -> Valu
     let (cpu, most) = (json!(cpu), or(&all["limits"]["cpu"], &json!(cpu)));
     let least = if amount(&most) < amount(&cpu) { &most } else { &cpu };
     all["requests"]["cpu"] = or(&all["requests"]["cpu"], least);
-    // Looking at what is absent has made it null.
+    // Access to a missing field has created it as null.
     for kind in ["limits", "requests"] {
         all[kind].as_object_mut().unwrap().retain(|_, amount| !amount.is_null());
     }

@@ -1,4 +1,4 @@
-//! Laws for every status and every Event that anybody can ever see.
+//! Laws for every visible status and Event.
 
 mod columns;
 mod events;
@@ -13,9 +13,9 @@ use tokio::sync::Notify;
 
 use columns::Columns;
 
-use crate::world::{EVENT, Kind, PATIENCE, Seen, World};
+use crate::world::{EVENT, Kind, MAX_WAIT, Seen, World};
 
-/// Watches custom resources and Events in a namespace and records what broke a law.
+/// Watches custom resources and Events in a namespace and records violations of laws.
 pub struct Laws {
     ledger: Arc<Mutex<Ledger>>,
     changed: Arc<Notify>,
@@ -62,14 +62,14 @@ impl Laws {
         laws
     }
 
-    /// Fails if the custom resource of this name, of whatever kind, has broken a law so far.
+    /// Fails if the custom resource of this name, of any kind, has violated a law so far.
     pub fn assert_kept_by(&self, name: &str) {
         let ledger = self.ledger.lock();
         let broken: Vec<_> = ledger.broken.iter().filter(|(who, _)| who == name).collect();
         assert!(broken.is_empty(), "{} breaches, the first: {}", broken.len(), broken[0].1);
     }
 
-    /// Fails if anything has broken a law so far.
+    /// Fails if any object has violated a law so far.
     pub fn assert_kept(&self) {
         let broken = &self.ledger.lock().broken;
         assert!(broken.is_empty(), "{} breaches, the first: {}", broken.len(), broken[0].1);
@@ -80,9 +80,14 @@ impl Laws {
         self.ledger.lock().seen
     }
 
-    /// Fails if this many writes of this custom resource's status, not counting those that may be
-    /// needless, cannot each have changed it.
-    pub async fn assert_each_write_told_something(&self, kind: Kind, name: &str, writes: usize) {
+    /// Fails if this many writes of this custom resource's status, without those that can be needless, cannot
+    /// each have changed it.
+    pub async fn assert_each_write_changed_the_status(
+        &self,
+        kind: Kind,
+        name: &str,
+        writes: usize,
+    ) {
         let of = (kind.name(), name.to_owned());
         let changes = |ledger: &Ledger| ledger.changes.get(&of).copied().unwrap_or_default();
         let all_seen = |ledger: &Ledger| ledger.reopened || changes(ledger) >= writes;
@@ -96,7 +101,7 @@ impl Laws {
         &self,
         wanted: impl Fn(&Ledger) -> bool,
     ) -> Result<(), tokio::time::error::Elapsed> {
-        tokio::time::timeout(PATIENCE, async {
+        tokio::time::timeout(MAX_WAIT, async {
             loop {
                 let changed = self.changed.notified();
                 tokio::pin!(changed);

@@ -13,7 +13,7 @@ use super::values::LICENCES;
 use crate::foo;
 use crate::operator_process::OperatorProcess;
 use crate::world::{
-    APP, FOO, GENERIC_DAEMON, Kind, MEMCACHED, NODE, PATIENCE, QUOTA, SERVICE_ACCOUNT, World,
+    APP, FOO, GENERIC_DAEMON, Kind, MAX_WAIT, MEMCACHED, NODE, QUOTA, SERVICE_ACCOUNT, World,
 };
 
 /// A namespace with the operator and the program for Foos in it, and everything that watches them.
@@ -61,7 +61,7 @@ impl Run {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
         };
-        tokio::time::timeout(PATIENCE, in_force).await.expect("a quota in force");
+        tokio::time::timeout(MAX_WAIT, in_force).await.expect("a quota in force");
         Quota(name)
     }
 

@@ -61,7 +61,8 @@ fn list(schema: &Value, path: &str, rng: &mut Rng) -> Value {
     Value::Array(made)
 }
 
-/// At a bound half of the time. Without an upper bound only a few: the pods are real.
+/// Returns an integer, at a bound half of the time. Without an upper bound, it is small, because the pods are
+/// real.
 fn integer(schema: &Value, rng: &mut Rng) -> Value {
     let least = schema["minimum"].as_i64().expect("integers are bounded from below");
     let most = schema["maximum"].as_i64().unwrap_or(least + 4);
@@ -125,7 +126,7 @@ pub fn defaulted(schema: &Value, spec: &Value) -> Value {
     }
 }
 
-/// `spec` with something in it that the API server has to refuse, and what that is.
+/// Returns `spec` with a part that the API server must refuse, and a description of it.
 pub fn bad(schema: &Value, spec: &Value, rng: &mut Rng) -> (Value, String) {
     let mut ways = Vec::new();
     break_at(schema, spec, "/spec", true, &mut ways);
@@ -144,7 +145,7 @@ pub fn bad(schema: &Value, spec: &Value, rng: &mut Rng) -> (Value, String) {
     (root["spec"].take(), format!("{what} at {pointer}"))
 }
 
-/// One way to break it: where, with what (`None`: by removing it), and a word for it.
+/// A way to make it invalid: the path, the value (`None` removes it), and a description.
 type Way = (String, Option<Value>, &'static str);
 
 fn break_at(schema: &Value, at: &Value, pointer: &str, required: bool, ways: &mut Vec<Way>) {

@@ -14,7 +14,7 @@ use super::steps::{Child, Otherwise, Step};
 use super::values::{LICENCES, OWN, placed};
 use crate::world::{APP, DEPLOYMENT, FOO, Kind, POD, conditions, has_condition};
 
-/// Everything that matters around a custom resource, as plain JSON, and the UIDs of its children.
+/// The relevant state of a custom resource, as plain JSON, and the UIDs of its owned objects.
 struct Snapshot(Value, Vec<String>);
 
 /// One custom resource.
@@ -26,10 +26,10 @@ pub struct Sequence {
     schema: Value,
     /// As the steps have it; see [`placed`].
     spec: Value,
-    /// Writes to children that have been accounted for.
+    /// Writes to owned objects that have been accounted for.
     writes: usize,
-    /// Status writes that may have left it as it was: before the operator recreates a child that
-    /// existed before, it asks the API server in this way whether it still has to.
+    /// Status writes that can leave it unchanged: before the operator recreates an owned object, such a write
+    /// asks the API server whether it is still necessary.
     questions: usize,
 }
 
@@ -54,7 +54,7 @@ impl Sequence {
     async fn make(&mut self) {
         let object = json!({"metadata": {"name": self.name}, "spec": self.placed(&self.spec)});
         self.run.world.create(self.kind, object).await.expect("a valid spec is accepted");
-        self.settled().await;
+        self.until_complete().await;
     }
 
     /// A possible next step.
@@ -91,9 +91,9 @@ impl Sequence {
             return Step::Absurd(spec, reason.to_owned());
         }
         let (resources, reason) = match rng.u8(..3) {
-            // No node has that much.
+            // No node has that much CPU.
             0 => (json!({"requests": {"cpu": "100k"}}), "RollingOut"),
-            // No pod may have one.
+            // No pod can have one.
             1 => (json!({"limits": {LICENCES: "1"}}), "ReplicaFailure"),
             _ => {
                 // The schema cannot know which node ports a cluster assigns.
@@ -108,7 +108,7 @@ impl Sequence {
 
     /// Takes the step and checks everything.
     pub async fn step(&mut self, step: &Step) {
-        // In a sequence that lost some of its steps, it may be about a child that is not wanted.
+        // In a shortened sequence, the step can refer to an unwanted object.
         if step.child().is_some_and(|child| !self.children().contains(&child)) {
             return;
         }
@@ -124,7 +124,7 @@ impl Sequence {
             Step::Edit(spec) => {
                 self.replace_spec(spec).await.expect("a valid spec is accepted");
                 self.spec = spec.clone();
-                self.settled().await;
+                self.until_complete().await;
             }
             Step::Refused(spec, why) => {
                 let answer = self.replace_spec(spec).await;
@@ -135,7 +135,7 @@ impl Sequence {
                 let spec = otherwise.write(&self.schema, &self.spec);
                 self.replace_spec(&spec).await.expect("the same is as valid");
                 let before = self.writes;
-                self.settled().await;
+                self.until_complete().await;
                 assert_eq!(self.writes, before, "writes although {otherwise:?} means the same");
             }
             Step::Absurd(spec, reason) => self.asking(async |it| it.undo(spec, reason).await).await,
@@ -162,12 +162,12 @@ impl Sequence {
         name.replace(OWN, &self.name)
     }
 
-    /// Does something during which the operator may ask whether it still has to act.
+    /// Does something during which the operator can ask whether its action is still necessary.
     async fn asking(&mut self, does: impl AsyncFnOnce(&mut Sequence)) {
         let written = |it: &Sequence| it.run.audit.of_status(it.kind, &it.name);
         let before = written(self);
         does(self).await;
-        // One more, since the log may lag behind the last one.
+        // One more, because the log can lag behind.
         self.questions += written(self) - before + 1;
     }
 
@@ -181,8 +181,8 @@ impl Sequence {
         self.restored(child, &new).await;
     }
 
-    /// The same while a quota forbids creating it: that is reported, and recovers once the quota is
-    /// gone.
+    /// The same while a quota forbids its creation: that is reported, and recovers after the quota is
+    /// removed.
     async fn forbid(&mut self, child: Kind) {
         let (run, name) = (self.run.clone(), self.child_name());
         let before = run.world.get(child, &name).await.expect("it is there");
@@ -190,7 +190,7 @@ impl Sequence {
         let quota = run.forbid_to_make(child, wanted).await;
         run.world.delete(child, &name).await;
         let reason = if self.kind == FOO { "ErrRefused" } else { "QuotaExceeded" };
-        let object = self.told(reason).await;
+        let object = self.until_reported(reason).await;
         assert!(self.kind == FOO || has_condition(&object, "Degraded", "True"), "{object}");
         quota.lift(&run.world).await;
         let new = |c: &Value| c["metadata"]["uid"] != before["metadata"]["uid"];
@@ -199,8 +199,8 @@ impl Sequence {
         self.restored(child, &new).await;
     }
 
-    /// Waits until it is reported that it is not as asked, and why: in Ready, or as a Foo does it.
-    async fn told(&self, reason: &str) -> Value {
+    /// Waits until the reason is reported: in Ready or, for a Foo, in an Event.
+    async fn until_reported(&self, reason: &str) -> Value {
         let world = &self.run.world;
         if self.kind == FOO {
             return world.until_event(&self.name, reason).await;
@@ -212,7 +212,7 @@ impl Sequence {
         world.until(self.kind, &self.name, told).await
     }
 
-    /// Changes a child by hand and waits until that is undone.
+    /// Changes an owned object manually and waits until the change is reverted.
     async fn spoil(&mut self, child: Kind) {
         let world = &self.run.world;
         if self.kind == FOO {
@@ -220,15 +220,15 @@ impl Sequence {
         }
         let mut patch = json!({"metadata": {"labels": {"app.kubernetes.io/name": "spoilt"}}});
         if child == DEPLOYMENT {
-            // Not its replicas: the ReplicaSet's counts lag so far behind that for a moment it
-            // is unknown whether there are too many.
+            // Not the replicas: the ReplicaSet's counts lag so far behind that it is unknown for a moment
+            // whether there are too many.
             patch["spec"] = json!({"template": {"spec": {"hostname": "mine"}}});
         }
         world.patch(child, &self.name, patch).await.expect("a person may");
         let is_healed = |c: &Value| c["metadata"]["labels"]["app.kubernetes.io/name"] != "spoilt";
         let mut healed = world.until(child, &self.name, is_healed).await;
         if child == DEPLOYMENT {
-            // A foreign field stays; here it would be a difference.
+            // A foreign field is kept, and would be a difference here.
             let mine = json!({"spec": {"template": {"spec": {"hostname": null}}}});
             healed = world.patch(child, &self.name, mine).await.expect("a person may");
         }
@@ -246,12 +246,12 @@ impl Sequence {
         self.restored(DEPLOYMENT, &healed).await;
     }
 
-    /// A spec that cannot be carried out: this is reported, and once undone, everything is as
+    /// Applies a spec that cannot be carried out. It is reported, and after it is reverted, everything is as
     /// before.
     async fn undo(&mut self, spec: &Value, reason: &str) {
         let before = self.snapshot().await;
         self.replace_spec(spec).await.expect("it is accepted");
-        let object = self.told(reason).await;
+        let object = self.until_reported(reason).await;
         let also: &[&str] = match reason {
             "Invalid" => &["Stalled", "Degraded"],
             "ReplicaFailure" => &["Reconciling", "Degraded"],
@@ -263,7 +263,7 @@ impl Sequence {
         }
         self.replace_spec(&self.spec).await.expect("it was accepted before");
         self.writes = self.run.audit.of_children(&self.name);
-        self.settled().await;
+        self.until_complete().await;
         let after = self.snapshot().await;
         assert_eq!(differences(&before.0, &after.0), [""; 0], "undone it is not as before");
         assert_eq!(before.1, after.1, "a child was deleted to undo it");
@@ -276,7 +276,7 @@ impl Sequence {
         self.assert_no_write_without_reason();
         let after_all = self.snapshot().await;
         let told = run.audit.of_status(self.kind, &self.name).saturating_sub(self.questions);
-        run.laws.assert_each_write_told_something(self.kind, &self.name, told).await;
+        run.laws.assert_each_write_changed_the_status(self.kind, &self.name, told).await;
         self.delete().await;
         self.writes = self.run.audit.of_children(&self.name);
         self.make().await;

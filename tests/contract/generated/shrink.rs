@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_failing_sequence_is_cut_to_the_steps_that_the_failure_needs() {
+    async fn a_failing_sequence_is_reduced_to_the_necessary_steps() {
         let steps = vec![0, 1, 2, 5, 7, 1, 1, 2, 4, 5, 6, 1, 2, 9, 8, 1, 2, 4, 6, 3];
         let mut asked = 0;
         let minimal = shrunk(steps, 60, async |steps: &[u8]| {
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_ends_after_so_many_attempts_with_steps_that_fail() {
+    async fn the_reduction_stops_at_the_limit_with_failing_steps() {
         let steps: Vec<u8> = (0..30).collect();
         for attempts in 0..20 {
             let mut asked = 0;
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_fails_from_the_beginning_is_its_first_step() {
+    async fn a_sequence_that_always_fails_is_reduced_to_its_first_step() {
         assert_eq!(shrunk(vec![0, 1, 2, 3], 60, async |_: &[u8]| true).await, [0]);
     }
 }

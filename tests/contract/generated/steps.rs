@@ -18,7 +18,7 @@ pub enum Step {
     Refused(Value, String),
     /// The same spec, written differently.
     Same(Otherwise),
-    /// A spec that cannot be carried out, undone at once; the reason that has to be reported.
+    /// A spec that cannot be carried out, reverted at once; the reason that must be reported.
     Absurd(Value, String),
     /// A child is deleted by hand.
     Delete(Child),
@@ -145,7 +145,7 @@ impl Otherwise {
     }
 }
 
-/// Steps done so far, shared with whoever reports a failure.
+/// Steps done so far, shared with the code that reports a failure.
 pub type Trace = Arc<Mutex<Option<Script>>>;
 
 /// The kind for a seed.

@@ -1,14 +1,14 @@
-//! Values that the schema leaves open: texts with a meaning, and values that belong together.
+//! Values that the schema leaves open: strings with a meaning, and values that depend on each other.
 
 use std::collections::BTreeSet;
 
 use fastrand::Rng;
 use serde_json::{Map, Value, json};
 
-/// A placeholder in steps for what no other sequence may have; see [`placed`].
+/// A placeholder in steps for a value that must be unique to a sequence; see [`placed`].
 pub const OWN: &str = "OWN";
 
-/// A resource that every node could have and that no quota of a run lets anybody have.
+/// A resource that any node could have. The quota of a run forbids it.
 pub const LICENCES: &str = "example.com/licences";
 
 /// Images, each with the version that labels must show.
@@ -25,7 +25,7 @@ pub const IMAGES: &[(&str, &str)] = &[
     ("shop:v3@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", "v3"),
 ];
 
-/// Node selectors: every form that a GenericDaemon may have, including some that match no node.
+/// Node selectors in every form that a GenericDaemon accepts, including some that match no node.
 const LABELS: &[&str] = &[
     "logs",
     "logs=true",
@@ -37,7 +37,7 @@ const LABELS: &[&str] = &[
     "example.com/nobody",
 ];
 
-/// Settings of memcached's -o, of each form that the schema takes.
+/// Settings of memcached's -o, in each form that the schema accepts.
 pub const MEMCACHED_OPTIONS: &[&str] = &[
     "maxconns_fast",
     "no_maxconns_fast",
@@ -82,7 +82,7 @@ pub const MEMCACHED_OPTIONS: &[&str] = &[
     "read_buf_mem_limit=10",
 ];
 
-/// A value for what can only be told by its path.
+/// Returns a value that depends on the path.
 pub fn by_path(path: &str, rng: &mut Rng) -> Option<Value> {
     let one_of = |texts: &[&str], rng: &mut Rng| Some(json!(rng.choice(texts).expect("some")));
     match path {
@@ -109,7 +109,7 @@ pub fn by_path(path: &str, rng: &mut Rng) -> Option<Value> {
         }
         "spec.strategy" => Some(strategy(rng)),
         "spec.minReadySeconds" => Some(json!(rng.i64(0..2))),
-        // Pods that are not deleted would stay as they are.
+        // Otherwise, pods that are not deleted would remain unchanged.
         "spec.updateStrategy" => one_of(&["RollingUpdate"], rng),
         "spec.maxUnavailable" | "spec.podDisruptionBudget.maxUnavailable" => {
             Some(rng.choice([json!(1), json!(2), json!("50%")]).expect("some"))
@@ -143,7 +143,7 @@ pub fn by_path(path: &str, rng: &mut Rng) -> Option<Value> {
     }
 }
 
-/// The same amounts written in several ways, so that edits meet that too.
+/// The same amounts in several notations, so that edits include that case.
 fn resources(rng: &mut Rng) -> Value {
     rng.choice([
         json!({}),
@@ -190,7 +190,7 @@ fn strategy(rng: &mut Rng) -> Value {
     .expect("some")
 }
 
-/// Settings of pods that nodes of every run take.
+/// Settings of pods that the nodes of every run can satisfy.
 fn pod(rng: &mut Rng) -> Value {
     rng.choice([
         json!({}),
@@ -236,14 +236,14 @@ pub fn mend(schema: &Value, path: &str, object: &mut Map<String, Value>) {
             object.insert("httpGet".to_owned(), json!({"port": 8080, "path": "/ready"}));
         }
     }
-    // Once set it has to stay.
+    // It cannot be removed once it is set.
     object.remove("serviceAccountName");
     // Most Services have no node port.
     if path == "spec.ports[]" && object.get("nodePort").is_some_and(|port| port != OWN) {
         object.remove("nodePort");
     }
-    // Without replicas a Foo's Deployment keeps those it has, as sample-controller's does, and
-    // without a name there is no Deployment.
+    // Without replicas, a Foo's Deployment keeps its own, as with sample-controller. Without a name, there is
+    // no Deployment.
     if !schema["properties"]["deploymentName"].is_null() {
         object.entry("deploymentName").or_insert(json!(OWN));
         object.entry("replicas").or_insert(json!(1));
@@ -294,8 +294,8 @@ pub fn mend_list(schema: &Value, path: &str, items: &mut Vec<Value>) {
     }
 }
 
-/// `spec` with what only one sequence may have: a node port, and the name of a Foo's Deployment.
-/// Steps have [`OWN`] for both, so that they mean the same wherever they are repeated.
+/// Returns `spec` with values that are unique to a sequence: a node port, and the name of a Foo's Deployment.
+/// Steps contain [`OWN`] for both, so that they have the same meaning when they are repeated.
 pub fn placed(spec: &Value, slot: u64, name: &str) -> Value {
     let mut spec = spec.clone();
     for port in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {

@@ -1,22 +1,22 @@
-//! Random requests. What a server chooses itself (versions, UIDs, tokens) is left open.
+//! Random requests. Values that a server chooses (versions, UIDs, tokens) are placeholders.
 
 use http::Method;
 use serde_json::{Value, json};
 
 use super::{NAMES, NAMESPACES};
 
-/// An object that both servers may have.
+/// An object that can exist on both servers.
 pub(super) type Key = (&'static str, &'static str);
 
-/// A version, to be looked up among what the server has answered.
+/// A version, to be found in the server's responses.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Version {
     None,
-    /// The last one answered for this object.
+    /// The last version in a response for this object.
     Last(Key),
-    /// The first one answered for this object.
+    /// The first version in a response for this object.
     First(Key),
-    /// That of an answer; the index wraps around.
+    /// The version in a response; the index wraps around.
     At(usize),
     /// Far beyond everything that exists.
     Future,
@@ -35,7 +35,7 @@ pub(super) enum Uid {
 pub(super) enum Query {
     Text(String),
     Version(Version),
-    /// A continue token from an answer; the index wraps around.
+    /// A continue token from a response; the index wraps around.
     Token(usize),
 }
 
@@ -58,7 +58,7 @@ const JSON: &str = "application/json";
 const MERGE: &str = "application/merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 const JSON_PATCH: &str = "application/json-patch+json";
-/// Who writes: fields change their owners.
+/// Field managers, between which fields change their owners.
 const MANAGERS: [&str; 2] = ["one", "other"];
 
 impl Query {
@@ -153,7 +153,7 @@ struct Author {
     rng: fastrand::Rng,
     /// The last written value: each is written only once, so that no write is accidentally empty.
     value: i64,
-    /// Requests for what does not exist yet: each takes the API server three seconds.
+    /// Requests for future versions: each takes the API server three seconds.
     futures: u8,
 }
 
@@ -197,7 +197,7 @@ impl Author {
     /// Returns the spec, status and finalizers that an object should have.
     fn content(&mut self, is_status: bool) -> Value {
         let mut more = json!({ "spec": self.spec() });
-        // With a value of a wrong type, an API server stops to track the owners of a status.
+        // If a value has a wrong type, an API server stops tracking the owners of a status.
         if self.rarely(4) && !is_status {
             more["strict"] = self.strict();
         }
@@ -222,7 +222,7 @@ impl Author {
         more
     }
 
-    /// Fields of every type, with few values, so that several managers set the same.
+    /// Returns fields of every type, with few values, so that several managers set the same value.
     fn spec(&mut self) -> Value {
         let mut spec = json!({});
         if self.rarely(2) {
@@ -363,7 +363,7 @@ impl Author {
         let key = self.key();
         let status = self.rarely(3);
         let body = match self.rng.u8(..4) {
-            // Changes nothing, or nothing any more.
+            // Changes nothing.
             0 => json!({ "spec": { "gone": null } }),
             _ => self.content(status),
         };
@@ -380,7 +380,7 @@ impl Author {
         }
     }
 
-    /// One operation that fits most objects, or none.
+    /// Returns one operation that is valid for most objects, or none.
     fn json_patch(&mut self) -> Request {
         let key = self.key();
         let field = ["value", "nested", "nested/a", "free/b", "items/0", "list/-"];

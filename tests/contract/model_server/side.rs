@@ -1,4 +1,4 @@
-//! One of the two servers, and what it has answered so far.
+//! One of the two servers, and its responses so far.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use super::script::{Query, Request, Uid, Version};
 use super::stream::Stream;
 use super::trace::Entry;
 use crate::control_plane::ControlPlane;
-use crate::world::PATIENCE;
+use crate::world::MAX_WAIT;
 use controller_machinery::testing;
 
-/// A version beyond all that will ever exist.
+/// A version that no server reaches.
 pub(super) const FUTURE: &str = "1000000000";
 
 enum Server {
@@ -29,10 +29,10 @@ enum Server {
 
 pub(super) struct Side {
     server: Server,
-    /// The version of each answer that had one.
+    /// The version in each response that had one.
     versions: Vec<String>,
     tokens: Vec<String>,
-    /// For each object, what was answered for it: UID and version.
+    /// UID and version in the responses for each object.
     known: HashMap<(String, String), Vec<(String, String)>>,
 }
 
@@ -50,7 +50,7 @@ impl Side {
         Side { server, versions: Vec::new(), tokens: Vec::new(), known: HashMap::new() }
     }
 
-    /// Does what etcd's compaction does, not counting the events that the API server remembers.
+    /// Does the same as etcd's compaction, except for the events that the API server remembers.
     pub(super) fn compact_history(&self) {
         match &self.server {
             Server::Model(model) => model.compact_history(),
@@ -58,16 +58,16 @@ impl Side {
         }
     }
 
-    /// Sends a request and waits for the answer; for a streaming list, for everything that existed.
+    /// Sends a request and waits for the response; for a streaming list, for all initial objects.
     pub(super) async fn perform(&mut self, request: &Request) -> Entry {
         let (path, body) = self.resolve(request);
         if request.method == Method::GET && request.name.is_none() {
             self.catch_up().await;
         }
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + MAX_WAIT;
         loop {
             let entry = self.once(request, &path, body.clone()).await;
-            // A busy API server may take too long to catch up with what already exists.
+            // A busy API server can take too long to catch up with existing versions.
             if !entry.is_too_large() || path.contains(FUTURE) {
                 self.learn(&entry.body);
                 return entry;
@@ -82,15 +82,15 @@ impl Side {
         let code = answer.status().as_u16();
         if code == 200 && request.has("watch", "true") {
             let stream = Stream::of(answer.into_body());
-            // A watch without a version, or from version 0, gets everything there is without asking
-            // for it.
+            // A watch without a version, or from version 0, gets all existing objects without requesting
+            // them.
             let from = path.split("resourceVersion=").nth(1);
             let whole = from.is_none_or(|from| from.starts_with('0'));
             let whole = whole || request.has("sendInitialEvents", "true");
             if whole && request.has("allowWatchBookmarks", "true") {
                 let annotations =
                     |frame: &Value| frame["object"]["metadata"]["annotations"].clone();
-                stream.until(PATIENCE, |frame| !annotations(frame).is_null()).await;
+                stream.until(MAX_WAIT, |frame| !annotations(frame).is_null()).await;
             }
             return Entry::watch(asked, request.namespace, request.last_fence(), stream);
         }
@@ -100,8 +100,8 @@ impl Side {
         Entry::answer(asked, code, body)
     }
 
-    /// Waits until the API server's cache is as new as etcd, since a request for any version may be
-    /// answered with an older one.
+    /// Waits until the API server's cache is as new as etcd, because a request for any version can get an
+    /// older response.
     async fn catch_up(&self) {
         let Server::Real(_) = &self.server else { return };
         let things = format!("{THINGS}/things");
@@ -114,7 +114,7 @@ impl Side {
         let newest: Value = serde_json::from_slice(&newest).expect("a list");
         let newest = newest["metadata"]["resourceVersion"].as_str().expect("a version");
         let cached = format!("{things}?resourceVersion={newest}&resourceVersionMatch=NotOlderThan");
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + MAX_WAIT;
         while get(cached.clone()).await.0 != 200 {
             assert!(Instant::now() < deadline, "the API server's cache does not catch up");
         }
@@ -227,7 +227,7 @@ impl Side {
 
     /// Removes every object, for the next script.
     pub(super) async fn clear(&mut self) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + MAX_WAIT;
         loop {
             let all = self.perform(&Request::list(None, Vec::new())).await;
             let items = all.body["items"].as_array().cloned().unwrap_or_default();

@@ -35,10 +35,10 @@ impl Stream {
     }
 
     /// Waits until a frame satisfies `so` or the watch has ended; returns the frames.
-    pub(super) async fn until(&self, patience: Duration, so: impl Fn(&Value) -> bool) -> Frames {
+    pub(super) async fn until(&self, max_wait: Duration, so: impl Fn(&Value) -> bool) -> Frames {
         let mut frames = self.frames.clone();
         let reached = frames.wait_for(|frames| frames.ended || frames.all.iter().any(&so));
-        match tokio::time::timeout(patience, reached).await {
+        match tokio::time::timeout(max_wait, reached).await {
             Ok(frames) => frames.expect("the reader ends with a word").clone(),
             Err(_) => panic!("a watch does not show what was done: {:#?}", self.frames.borrow()),
         }

@@ -1,4 +1,4 @@
-//! The results of a script, expressed without what a server chooses itself.
+//! The results of a script, without the values that a server chooses itself.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -38,17 +38,17 @@ impl Entry {
         Entry { asked, code: 200, body: Value::Null, namespace, last, stream, frames }
     }
 
-    /// Returns whether the server has reported that it lags behind.
+    /// Returns whether the server reports that it is behind.
     pub(super) fn is_too_large(&self) -> bool {
         let first = self.stream.as_ref().and_then(|stream| stream.now().all.first().cloned());
         self.code == 504 || first.is_some_and(|frame| frame["object"]["code"] == 504)
     }
 
     /// Waits until the watch has shown the last fence that it can see.
-    pub(super) async fn settle(&mut self, patience: Duration) {
+    pub(super) async fn finish(&mut self, max_wait: Duration) {
         let Some(stream) = self.stream.take() else { return };
         if self.asked.contains(FUTURE) {
-            // Nothing that happens here comes after that.
+            // Nothing relevant follows.
             self.frames = stream.now();
             return;
         }
@@ -57,7 +57,7 @@ impl Entry {
             let meta = &frame["object"]["metadata"];
             meta["name"] == name && meta["namespace"] == last
         };
-        self.frames = stream.until(patience, fence).await;
+        self.frames = stream.until(max_wait, fence).await;
         if let Some(end) = self.frames.all.iter().position(fence) {
             self.frames.all.truncate(end + 1);
         }
@@ -79,7 +79,7 @@ fn is_object(value: &Value) -> bool {
 pub(super) fn first_difference(real: &[Entry], model: &[Entry]) -> Option<String> {
     let mut words = (canonical(real), canonical(model));
     for (at, entry) in real.iter().enumerate() {
-        // A busy API server may end a watch in good order at any time.
+        // A busy API server can end a watch regularly at any time.
         if entry.frames.ended && entry.frames.all.last().is_none_or(|last| last["type"] != "ERROR")
         {
             let shown = words.0[at]["frames"].as_array().map_or(0, Vec::len);
@@ -88,7 +88,7 @@ pub(super) fn first_difference(real: &[Entry], model: &[Entry]) -> Option<String
             words.1[at]["ended"] = json!(true);
         }
     }
-    // A response shows what is behind later frames of earlier watches.
+    // A response shows the cause of later frames in earlier watches.
     let responses = |at: &usize| words.0[*at]["body"] != words.1[*at]["body"];
     let at = (0..real.len()).find(responses);
     let at = at.or_else(|| (0..real.len()).find(|&at| words.0[at] != words.1[at]))?;
@@ -113,7 +113,7 @@ fn shown(frames: &Frames) -> String {
 /// All entries, with versions as positions in the history of the objects, and UIDs numbered.
 fn canonical(entries: &[Entry]) -> Vec<Value> {
     let versions: BTreeSet<u64> = entries.iter().flat_map(Entry::objects).map(version).collect();
-    let mut words = Words { versions, uids: HashMap::new() };
+    let mut words = Canonical { versions, uids: HashMap::new() };
     entries.iter().map(|entry| words.entry(entry)).collect()
 }
 
@@ -122,12 +122,12 @@ fn version(object: &Value) -> u64 {
     text.parse().unwrap_or_else(|_| panic!("no version: {object}"))
 }
 
-struct Words {
+struct Canonical {
     versions: BTreeSet<u64>,
     uids: HashMap<String, usize>,
 }
 
-impl Words {
+impl Canonical {
     fn entry(&mut self, entry: &Entry) -> Value {
         let frames: Vec<Value> =
             entry.frames.all.iter().filter_map(|frame| self.frame(frame)).collect();
@@ -187,8 +187,8 @@ impl Words {
             let known = self.uids.len();
             *self.uids.entry(uid.to_owned()).or_insert(known)
         });
-        // For invalid requests only that they are; for versions that are too new, also how that is
-        // told from a timeout.
+        // Invalid requests are compared only by that. Versions that are too new are also distinguished from a
+        // timeout.
         let causes = details["causes"].as_array().into_iter().flatten();
         let too_large =
             causes.map(|cause| &cause["reason"]).any(|why| why == "ResourceVersionTooLarge");
@@ -224,7 +224,7 @@ impl Words {
         })
     }
 
-    /// A bookmark is never older than what came before it, nor as new as what comes after it.
+    /// Checks that a bookmark is not older than the frames before it, and older than the frames after it.
     fn bookmarks(&self, frames: &Frames) {
         let mut newest = 0;
         let mut initial = frames.all.first().is_some_and(|frame| frame["type"] == "ADDED");

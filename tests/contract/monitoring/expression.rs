@@ -42,7 +42,7 @@ pub fn alerts() -> Vec<String> {
     all
 }
 
-/// The names of the series in an expression. Each has to say whose series it means.
+/// Returns the names of the series in an expression. Each must have a label selector.
 pub fn names(expression: &str) -> Vec<String> {
     let selectors = selectors(expression);
     assert!(!selectors.is_empty(), "{expression} names no series");
@@ -53,8 +53,8 @@ pub fn names(expression: &str) -> Vec<String> {
     selectors.into_iter().map(|selector| selector.name).collect()
 }
 
-/// Every selector in an expression: a name followed by braces. A name that ends as series do but
-/// has no braces would be overlooked, so there must be none.
+/// Returns every selector in an expression: a name followed by braces. A name that ends like a series but has
+/// no braces would be missed, so it is an error.
 pub fn selectors(expression: &str) -> Vec<Selector> {
     let mut found = Vec::new();
     let mut rest = expression;
@@ -89,7 +89,7 @@ fn end_of_labels(text: &str) -> usize {
 }
 
 #[test]
-fn selectors_are_found_wherever_they_stand() {
+fn selectors_are_found_anywhere_in_an_expression() {
     let found = selectors(r#"sum by (a) (rate(x_total{a="}"}[5m])) / on (job) y_live{b="c"} > 0"#);
     let found: Vec<String> = found.iter().map(Selector::to_string).collect();
     assert_eq!(found, [r#"x_total{a="}"}"#, r#"y_live{b="c"}"#]);

@@ -8,10 +8,10 @@ use crate::control_plane::ControlPlane;
 use crate::operator_process::OperatorProcess;
 use crate::unchecked::built_by;
 
-/// The directory they are in.
+/// The directory of OLM's programs.
 pub struct Programs(PathBuf);
 
-/// The programs run until this is dropped.
+/// The running programs. They stop when this is dropped.
 pub struct Running {
     /// `host:port` of the registry.
     pub catalog: String,
@@ -20,7 +20,7 @@ pub struct Running {
 }
 
 impl Programs {
-    /// `None`, with a message, if they neither exist nor can be built.
+    /// Returns `None`, with a message, if they neither exist nor can be built.
     pub fn find(unchecked: &str) -> Option<Programs> {
         let olm = built_by("hack/olm.sh", unchecked)?;
         Some(Programs(olm.parent().unwrap().to_owned()))

@@ -19,7 +19,7 @@ pub(super) type Failure = Box<dyn std::error::Error + Send + Sync>;
 type Answer = Response<Streamed>;
 pub(super) type Streamed = UnsyncBoxBody<Bytes, Failure>;
 
-/// Does to the call what has to be done, and answers it or not.
+/// Applies a fault to the call, and responds to it or not.
 pub(super) async fn answer(
     request: Request<Incoming>,
     shared: Arc<Shared>,
@@ -32,11 +32,11 @@ pub(super) async fn answer(
             pass_on(request, &shared, &call).await?
         }
         Some(Fault::LoseAnswer) => {
-            whole(pass_on(request, &shared, &call).await?).await?;
+            complete(pass_on(request, &shared, &call).await?).await?;
             return Err("the answer is lost".into());
         }
         Some(Fault::Answer(code, retry_after)) => refuse(code, retry_after)?,
-        Some(Fault::Says(text)) => says(text.to_owned()),
+        Some(Fault::Says(text)) => ok_with(text.to_owned()),
         Some(Fault::Expired) => expired(),
         Some(Fault::CutAfter(bytes)) => {
             pass_on(request, &shared, &call).await?.map(|b| cut(b, bytes))
@@ -61,7 +61,8 @@ async fn pass_on(
     let api_server = shared.api_server.lock().clone();
     let answer = async move { api_server.send(request).await };
     let answer = match call.is_write() {
-        // A request that the API server has is carried out, and logged, even if the operator dies.
+        // A request that the API server has received is carried out, and logged, even if the operator
+        // terminates.
         true => tokio::spawn(answer).await?,
         false => answer.await,
     };
@@ -82,8 +83,8 @@ fn without_hop_by_hop(headers: &mut HeaderMap) {
     }
 }
 
-/// The answer with its complete body.
-async fn whole(answer: Answer) -> Result<Answer, Failure> {
+/// Returns the response with its complete body.
+async fn complete(answer: Answer) -> Result<Answer, Failure> {
     let (parts, body) = answer.into_parts();
     let body = Full::new(body.collect().await?.to_bytes());
     Ok(Response::from_parts(parts, body.map_err(|never| match never {}).boxed_unsync()))
@@ -113,10 +114,10 @@ fn expired() -> Answer {
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
         "message": "too old resource version", "reason": "Expired", "code": 410,
     }});
-    says(format!("{event}\n"))
+    ok_with(format!("{event}\n"))
 }
 
-fn says(text: String) -> Answer {
+fn ok_with(text: String) -> Answer {
     let body = Full::new(Bytes::from(text));
     Response::new(body.map_err(|never| match never {}).boxed_unsync())
 }
@@ -158,7 +159,7 @@ fn dripping(body: Streamed, bytes: usize, pause: Duration) -> Streamed {
     StreamBody::new(frames.boxed()).boxed_unsync()
 }
 
-/// The answer to a watch, which can be held and cut.
+/// Returns the response to a watch, which can be held and cut.
 fn watched(body: Body, resource: String, watches: watch::Receiver<Watches>) -> Streamed {
     let cuts = |watches: &Watches, resource: &str| watches.cuts.get(resource).copied();
     let open = cuts(&watches.borrow(), &resource);

@@ -1,8 +1,8 @@
 //! A fault proxy between the operator and the real API server.
 //!
-//! It speaks plain HTTP to the operator and TLS to the API server, forwards the operator's token,
-//! numbers its calls, and does to them what a test asked for. All of this can happen to a client in
-//! a real cluster; nothing is dropped from inside a live watch.
+//! It uses plain HTTP to the operator and TLS to the API server, forwards the operator's token, numbers its
+//! calls, and applies the faults of a test. All of these faults can occur in a real cluster. No event inside
+//! a live watch is dropped.
 
 mod answer;
 
@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use answer::answer;
 
 use crate::control_plane::ControlPlane;
-use crate::world::PATIENCE;
+use crate::world::MAX_WAIT;
 
 /// A call by the operator.
 #[derive(Debug, Clone)]
@@ -30,11 +30,11 @@ pub struct Call {
     pub at: Instant,
     /// As RBAC names it.
     pub verb: &'static str,
-    /// `resource/name/subresource`, as far as the path says.
+    /// `resource/name/subresource`, as far as the path contains them.
     pub object: String,
-    /// True if it asks for everything there is: a list, either as a page or as a stream.
+    /// True if it requests all objects: a list, as a page or as a stream.
     pub lists: bool,
-    /// The status code sent to the operator; `None` as long as there was no answer.
+    /// The status code sent to the operator; `None` while there is no response.
     pub answer: Option<u16>,
 }
 
@@ -47,20 +47,19 @@ impl Call {
 /// A fault injected into a call.
 #[derive(Debug, Clone, Copy)]
 pub enum Fault {
-    /// The API server carries out the request, but the connection breaks before its answer.
+    /// The API server carries out the request, but the connection breaks before its response.
     LoseAnswer,
-    /// This status code instead of the API server's, which is not asked; with a Retry-After in
-    /// seconds.
+    /// This status code in place of the API server's, which gets no request; with a Retry-After in seconds.
     Answer(u16, Option<u32>),
-    /// 200 with this body instead of what the API server would say.
+    /// 200 with this body in place of the API server's response.
     Says(&'static str),
     /// A watch that opens and immediately reports that its version is too old.
     Expired,
-    /// The API server is asked with this delay.
+    /// The request reaches the API server with this delay.
     Delay(Duration),
-    /// The answer breaks off after this many bytes of its body.
+    /// The response breaks off after this many bytes of its body.
     CutAfter(usize),
-    /// The answer comes in pieces of this many bytes, with this much time between them.
+    /// The response has pieces of this many bytes, with this much time between them.
     Drip(usize, Duration),
 }
 
@@ -105,7 +104,7 @@ impl Drop for Proxy {
 }
 
 impl Proxy {
-    /// A proxy that for now only forwards.
+    /// Starts a proxy that only forwards.
     pub async fn start(plane: &ControlPlane) -> Proxy {
         let shared = Arc::new(Shared {
             api_server: Mutex::new(plane.nobody().await),
@@ -135,14 +134,13 @@ impl Proxy {
         self.shared.state.lock().rules.push(rule);
     }
 
-    /// From now on calls are forwarded; what has been done stays done.
+    /// From now on, calls are forwarded. Earlier faults are not undone.
     pub fn heal(&self) {
         self.shared.state.lock().rules.clear();
         self.shared.watches.send_modify(|watches| watches.held.clear());
     }
 
-    /// Breaks all open watches of a resource, in the middle of whatever they are sending; what was
-    /// held back is never sent.
+    /// Breaks all open watches of a resource immediately. Events that were held back are never sent.
     pub fn cut(&self, resource: &str) {
         self.shared.watches.send_modify(|watches| {
             watches.held.remove(resource);
@@ -150,15 +148,14 @@ impl Proxy {
         });
     }
 
-    /// Holds back what watches of a resource send, until [`Proxy::cut`] or [`Proxy::heal`].
+    /// Holds back the events of a resource's watches, until [`Proxy::cut`] or [`Proxy::heal`].
     pub fn hold(&self, resource: &str) {
         self.shared.watches.send_modify(|watches| {
             watches.held.insert(resource.to_owned());
         });
     }
 
-    /// From now on calls go to another API server; open watches stay where they are until they are
-    /// cut.
+    /// From now on, calls go to another API server. Open watches keep their server until they are cut.
     pub fn switch_to(&self, api_server: kube::Client) {
         *self.shared.api_server.lock() = api_server;
     }
@@ -186,7 +183,7 @@ impl Proxy {
                 progress.changed().await.expect("the proxy holds the sender");
             }
         };
-        let met = tokio::time::timeout(PATIENCE, met).await;
+        let met = tokio::time::timeout(MAX_WAIT, met).await;
         met.unwrap_or_else(|_| panic!("not {count} such calls in {:#?}", self.calls()));
     }
 }

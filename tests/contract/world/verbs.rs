@@ -42,8 +42,8 @@ impl World {
         self.items(&format!("{}?labelSelector={labels}", kind.path(&self.namespace))).await
     }
 
-    /// The items listed at `path`. A starved API server occasionally breaks off an answer, and
-    /// asking again does no harm.
+    /// Returns the items listed at `path`. An overloaded API server occasionally breaks off a response, and a
+    /// retry does no harm.
     async fn items(&self, path: &str) -> Vec<Value> {
         let ask = || self.send(Method::GET, path, "application/json", Value::Null);
         let mut list = ask().await;
@@ -55,7 +55,7 @@ impl World {
         list.expect("a list")["items"].as_array().expect("items").clone()
     }
 
-    /// Replaces an object's whole spec; `Err` is the API server's message.
+    /// Replaces an object's entire spec; `Err` is the API server's message.
     pub async fn replace_spec(
         &self,
         kind: Kind,

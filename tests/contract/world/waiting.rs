@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{EVENT, Kind, MEMCACHED, POD, World, conditions, is_ready};
 
-/// A report of a watch of a whole kind.
+/// An event of a watch of all objects of a kind.
 pub enum Seen {
     Opened,
     Is(Value),
@@ -35,9 +35,8 @@ impl World {
         object.expect("only an object that is there can be as wanted")
     }
 
-    /// Does to a pod of a Memcached what the kubelet does if its node is short of memory: the pod
-    /// stays, Failed, for people to read. Returns the Memcached, Ready again with another pod that
-    /// runs in its place.
+    /// Changes a pod of a Memcached as the kubelet does if its node is short of memory: the pod remains,
+    /// Failed, for inspection. Returns the Memcached, Ready again with a running replacement.
     pub async fn evict_a_pod(&self, memcached: &str) -> Value {
         let nodes = |m: &Value| m["status"]["nodes"].as_array().cloned().unwrap_or_default();
         let before = nodes(&self.until(MEMCACHED, memcached, is_ready).await);
@@ -45,7 +44,7 @@ impl World {
         let path = format!("{}/{evicted}/status", POD.path(&self.namespace));
         let status = json!({"status": {"phase": "Failed", "reason": "Evicted"}});
         self.patch_at(&path, status).await.expect("a test may");
-        // The Deployment tells later than the pods that one was missing.
+        // The Deployment reports the missing pod later than the pods do.
         let is_replaced = |m: &Value| nodes(m).len() == before.len() && nodes(m) != before;
         let after = self.until(MEMCACHED, memcached, |m| is_ready(m) && is_replaced(m)).await;
         for pod in nodes(&after) {
@@ -106,8 +105,8 @@ impl World {
                 }
             }
         };
-        let outcome = tokio::time::timeout(self.patience, seen).await;
-        outcome.unwrap_or_else(|_| panic!("no such Event in {:?}, but {others:?}", self.patience))
+        let outcome = tokio::time::timeout(self.max_wait, seen).await;
+        outcome.unwrap_or_else(|_| panic!("no such Event in {:?}, but {others:?}", self.max_wait))
     }
 
     /// Calls `look` with every object of a kind in this namespace, and again on each change.
@@ -123,8 +122,8 @@ impl World {
         })
     }
 
-    /// Like [`World::for_each_change`], but also reports when the watch is opened: from then on
-    /// nothing is missed until it is opened again.
+    /// Like [`World::for_each_change`], but also reports when the watch is opened. From then on, no change is
+    /// missed until it is opened again.
     pub fn each_change(
         &self,
         kind: Kind,
@@ -153,21 +152,21 @@ impl World {
         let seen = async {
             while !wanted(last.as_ref()) {
                 last = match changes.next().await {
-                    // The watch may begin with an older state: the API server's cache lags behind.
+                    // The watch can begin with an older state, because the API server's cache lags behind.
                     Change::Is(object) if version(&object) < last.as_ref().map_or(0, version) => {
                         continue;
                     }
                     Change::Is(object) => Some(object),
                     Change::Gone => None,
-                    // A watch that ended says nothing about what has happened since.
+                    // A watch that ended does not show later changes.
                     Change::Reopened => self.get(kind, name).await,
                 };
             }
         };
-        let outcome = tokio::time::timeout(self.patience, seen).await;
+        let outcome = tokio::time::timeout(self.max_wait, seen).await;
         if outcome.is_err() {
-            let patience = self.patience;
-            panic!("{} {name} was not as wanted in {patience:?}; it is {last:#?}", kind.name());
+            let max_wait = self.max_wait;
+            panic!("{} {name} was not as wanted in {max_wait:?}; it is {last:#?}", kind.name());
         }
         last
     }

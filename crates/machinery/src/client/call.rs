@@ -100,11 +100,10 @@ impl Client {
         self.shared.endpoint.as_ref().and_then(Endpoint::plugin)
     }
 
-    /// Creates a client over any service, such as an API server in memory. Requests have a complete body, and a path
-    /// with a query as URL.
+    /// Creates a client over any service, such as an API server in memory. Each request has a complete body; its URL is
+    /// a path with a query.
     ///
-    /// A program that has a client of kube can use it for the library, too; what kube does to requests, such as its
-    /// authentication, then applies:
+    /// A kube client can be such a service. Its layers, such as authentication, then apply:
     ///
     /// ```
     /// # use bytes::Bytes;
@@ -120,7 +119,7 @@ impl Client {
     /// }
     /// ```
     ///
-    /// [`Manager::program`](crate::manager::Manager::program) takes such a function.
+    /// [`Manager::program`](crate::manager::Manager::program) accepts such a function.
     pub fn from_service<S, B>(service: S, options: Options) -> Client
     where
         S: Service<Request<Bytes>, Response = Response<B>> + Clone + Send + Sync + 'static,
@@ -143,12 +142,12 @@ impl Client {
         Client { kind: Some(kind), ..self.clone() }
     }
 
-    /// Returns the same client, which records whether it or a clone has written something.
+    /// Returns the same client, but one that records its writes and those of its clones.
     pub(crate) fn noting_writes(&self) -> Client {
         Client { has_written: Some(Arc::default()), ..self.clone() }
     }
 
-    /// Returns whether it or a clone has written something. For [`Client::noting_writes`].
+    /// Returns whether this client or a clone has written. For [`Client::noting_writes`].
     pub(crate) fn has_written(&self) -> bool {
         self.has_written.as_ref().is_some_and(|written| written.load(Ordering::Relaxed))
     }
@@ -165,10 +164,10 @@ impl Client {
         if V::kind() == Kind::RUNTIME { self.kind.unwrap_or(Kind::RUNTIME) } else { V::kind() }
     }
 
-    /// Reads one object with a quorum read.
+    /// Gets one object with a quorum read.
     ///
     /// # Errors
-    /// [`Error::is_not_found`] if there is none; all that can go wrong with a call.
+    /// [`Error::is_not_found`] if there is none; any other error of a call.
     pub async fn get<V: Resource>(&self, key: &ObjectKey) -> Result<V, Error> {
         let kind = self.kind::<V>();
         let url = Url::object(&kind, key, None)?;
@@ -186,7 +185,7 @@ impl Client {
         &self.options().identity
     }
 
-    /// Returns whether its writes are dry runs.
+    /// Returns whether the writes of this client are dry runs.
     pub(crate) fn is_dry_run(&self) -> bool {
         self.options().dry_run.is_some()
     }
@@ -225,8 +224,8 @@ impl Client {
         body.ok_or(Error::TooLarge { what: "an answer", limit: MAX_OBJECT })
     }
 
-    /// Sends `request` and returns the head of the response. A refusal is an error; its body is read and its code
-    /// set in `observe`.
+    /// Sends `request` and returns the head of the response. A refusal is an error: this function reads its body and
+    /// sets its code in `observe`.
     pub(super) async fn open(
         &self,
         request: Request<Bytes>,
@@ -244,7 +243,7 @@ impl Client {
         };
         let answer = observe.by_deadline(answered).await.flatten();
         let answer = answer.inspect_err(|_| {
-            // A write that this process withdrew says nothing about the API server.
+            // A write that this process withdrew is not a failure of the API server.
             if permit.is_none_or(|permit| permit.refused().is_none()) {
                 connectivity.failed();
             }
@@ -262,7 +261,7 @@ impl Client {
         Err(error.about(observe.kind, self.identity()))
     }
 
-    /// Reads the next piece of a body within the deadline.
+    /// Reads the next chunk of a body within the deadline.
     pub(super) async fn piece(&self, body: &mut Answer) -> Result<Option<Bytes>, Error> {
         let deadline = self.options().deadline;
         timeout(deadline, piece(body)).await.map_err(|_| Error::Deadline(deadline))?
@@ -316,7 +315,7 @@ impl Drop for ObservedCall<'_> {
     }
 }
 
-/// Reads the next piece of a body; `None` at its end. Cancel-safe.
+/// Reads the next chunk of a body; `None` at its end. Cancel-safe.
 pub(super) async fn piece(body: &mut Answer) -> Result<Option<Bytes>, Error> {
     while let Some(frame) = body.frame().await {
         match frame.map_err(Error::transport)?.into_data() {
@@ -329,7 +328,7 @@ pub(super) async fn piece(body: &mut Answer) -> Result<Option<Bytes>, Error> {
     Ok(None)
 }
 
-/// Reads a whole body; `None` if it is larger than `most`.
+/// Reads a complete body; `None` if it is larger than `most`.
 async fn read(mut body: Answer, most: usize) -> Result<Option<Bytes>, Error> {
     let Some(first) = piece(&mut body).await? else { return Ok(Some(Bytes::new())) };
     let Some(mut next) = piece(&mut body).await? else {

@@ -22,7 +22,7 @@ impl std::fmt::Debug for Config {
 /// environment's (`HTTPS_PROXY`, `NO_PROXY`).
 ///
 /// # Errors
-/// [`Error::Config`] with a sentence that lists the searched places and what to do.
+/// [`Error::Config`], which lists the searched places and the remedy.
 pub async fn config(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<Config, Error> {
     let named = std::env::var_os("KUBECONFIG").unwrap_or_default();
     let named = std::env::split_paths(&named).filter(|path| !path.as_os_str().is_empty());
@@ -130,7 +130,7 @@ async fn selected(
     let mut config = config.map_err(|why| unusable(which, why))?;
     config.root_cert_file = authority;
     config.proxy_url = config.proxy_url.filter(|proxy| proxy != NONE);
-    // A credential plugin receives the cluster on request.
+    // A credential plugin with `provideClusterInfo` receives the cluster.
     let shown = config.auth_info.exec.as_mut().and_then(|exec| exec.cluster.as_mut());
     if let Some(cluster) = shown {
         cluster.proxy_url.take_if(|proxy| proxy == NONE);
@@ -138,7 +138,7 @@ async fn selected(
     Ok(config)
 }
 
-/// Returns the CA file of the context's cluster: kube rereads it when it changes.
+/// Returns the CA file of the context's cluster. kube rereads the file when it changes.
 fn authority_file(file: &Kubeconfig, context: Option<&str>) -> Option<PathBuf> {
     let context = context.or(file.current_context.as_deref())?;
     let context = file.contexts.iter().find(|named| named.name == context)?.context.as_ref()?;
@@ -158,13 +158,13 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_file_that_is_not_there_is_named() {
+    async fn the_error_for_a_missing_kubeconfig_names_it() {
         let error = config(Some(Path::new("/no/such/file")), None).await.unwrap_err().to_string();
         assert!(error.contains("/no/such/file"), "{error}");
     }
 
     #[tokio::test]
-    async fn a_proxy_of_the_kubeconfig_is_that_of_the_cluster_that_is_taken() {
+    async fn the_proxy_is_that_of_the_selected_cluster() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("config");
         let text = "apiVersion: v1\nkind: Config\ncurrent-context: a\nusers: []\n\
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_plugin_is_shown_no_proxy_that_the_cluster_does_not_have() {
+    async fn a_plugin_receives_only_the_proxy_of_the_cluster() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("config");
         let text = "apiVersion: v1\nkind: Config\ncurrent-context: a\n\
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_of_certificates_is_followed() {
+    async fn a_ca_file_is_reread() {
         let dir = tempfile::tempdir().unwrap();
         let (path, authority) = (dir.path().join("config"), dir.path().join("ca.crt"));
         let text = "apiVersion: v1\nkind: Config\ncurrent-context: a\nusers: [{name: u, user: {}}]\n\
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_context_that_was_asked_for_is_taken() {
+    async fn the_requested_context_is_selected() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("config");
         let text = "apiVersion: v1\nkind: Config\ncurrent-context: a\nusers: [{name: u, user: {}}]\n\

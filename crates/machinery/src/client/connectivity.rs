@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until};
 /// backoffs are short anyway.
 const AWAY: Duration = Duration::from_secs(5);
 /// Shortest pause between probes while calls fail; the longest is twice this, so that replicas do not probe in
-/// lockstep. So work resumes about two seconds after the server is back.
+/// lockstep. Work therefore resumes about two seconds after the server is back.
 const ASK: Duration = Duration::from_millis(1_300);
 
 /// Signals when an API server that was down responds again, which shortens grown backoffs. Cheap to clone; all
@@ -24,9 +24,9 @@ pub struct Connectivity(Arc<Shared>);
 
 struct Shared {
     calls: Mutex<Calls>,
-    /// Wakes in the order of waiting, unlike a `sync::watch`: simulations repeat exactly.
+    /// Unlike a `sync::watch`, it wakes waiters in order, so that simulations are reproducible.
     reconnected: Notify,
-    /// Wakes at the first failure after a response.
+    /// Notified of the first failure after a response.
     troubled: Notify,
 }
 
@@ -52,22 +52,22 @@ enum Due {
 #[derive(Debug)]
 pub struct Reconnected {
     connectivity: Connectivity,
-    /// Number of returns that were reported.
+    /// Number of returns already reported.
     seen: u64,
 }
 
 // === impl Connectivity ===
 
 impl Connectivity {
-    /// Returns a receiver for each return from now on.
+    /// Returns a receiver of all later returns.
     pub fn reconnected(&self) -> Reconnected {
         Reconnected { connectivity: self.clone(), seen: self.0.calls.lock().returns }
     }
 
-    /// Records a response; the client reports every call. 501 and above count as failures. 401 and 403 prove nothing: a
-    /// server that has just started refuses everybody until it has read its roles. 429 is no return: the server has
-    /// asked clients to slow down. 500 is the failure of one request (object too large for etcd, webhook down), so a
-    /// later success is no return.
+    /// Records a response; the client reports every call. Codes from 501 count as failures. 401 and 403 count as
+    /// neither: an API server that has just started refuses all requests until it has read its roles. 429 is not a
+    /// return: the server asks clients to slow down. 500 is the failure of one request (object too large for etcd,
+    /// webhook down), so a later success is not a return.
     pub fn answered(&self, code: u16) {
         match code {
             401 | 403 | 500 => return,
@@ -96,8 +96,8 @@ impl Connectivity {
         }
     }
 
-    /// Completes when calls fail and none was made for a while. Only one of the waiters completes, and probes; the
-    /// next one after another pause.
+    /// Completes when calls fail and no call was made for a while. Only one waiter completes, and must probe; the next
+    /// one completes after another pause.
     pub(super) async fn is_to_be_asked(&self) {
         loop {
             let mut troubled = pin!(self.0.troubled.notified());
@@ -170,7 +170,7 @@ mod tests {
 
     /// Returns whether a return was announced after calls with these answers (0: none), this far
     /// apart.
-    async fn told(every: Duration, calls: &[u16]) -> bool {
+    async fn returned(every: Duration, calls: &[u16]) -> bool {
         let connectivity = Connectivity::default();
         let mut reconnected = connectivity.reconnected();
         for code in calls {
@@ -184,38 +184,44 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_was_away_is_back_with_its_first_answer_that_is_no_refusal() {
+    async fn the_first_accepted_request_after_an_outage_is_a_return() {
         for answer in [200, 404, 409] {
-            assert!(told(Duration::from_secs(2), &[200, 0, 0, 0, answer]).await, "{answer}");
+            assert!(returned(Duration::from_secs(2), &[200, 0, 0, 0, answer]).await, "{answer}");
         }
-        assert!(told(Duration::from_secs(2), &[200, 503, 503, 429, 200]).await);
-        assert!(!told(Duration::from_secs(2), &[200, 0, 0, 0, 403, 401]).await, "no roles yet");
-        assert!(told(Duration::from_secs(2), &[200, 0, 0, 0, 403, 0, 200]).await);
-        assert!(told(Duration::from_secs(2), &[200, 0, 500, 0, 0, 500, 200]).await);
+        assert!(returned(Duration::from_secs(2), &[200, 503, 503, 429, 200]).await);
+        assert!(!returned(Duration::from_secs(2), &[200, 0, 0, 0, 403, 401]).await, "no roles yet");
+        assert!(returned(Duration::from_secs(2), &[200, 0, 0, 0, 403, 0, 200]).await);
+        assert!(returned(Duration::from_secs(2), &[200, 0, 500, 0, 0, 500, 200]).await);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_never_stopped_answering_is_not_back() {
-        assert!(!told(Duration::from_secs(60), &[200, 200, 200]).await, "nothing failed");
-        assert!(!told(Duration::from_secs(1), &[200, 0, 200, 0, 200, 0, 200]).await, "some did");
-        assert!(!told(Duration::from_secs(2), &[200, 0, 0, 503]).await, "it is still in trouble");
-        assert!(!told(Duration::from_secs(60), &[200, 0]).await, "it is still away");
+    async fn a_server_that_never_stopped_responding_does_not_return() {
+        assert!(!returned(Duration::from_secs(60), &[200, 200, 200]).await, "nothing failed");
+        assert!(
+            !returned(Duration::from_secs(1), &[200, 0, 200, 0, 200, 0, 200]).await,
+            "some did"
+        );
+        assert!(
+            !returned(Duration::from_secs(2), &[200, 0, 0, 503]).await,
+            "it is still in trouble"
+        );
+        assert!(!returned(Duration::from_secs(60), &[200, 0]).await, "it is still away");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_at_which_one_request_fails_each_time_was_not_away() {
-        assert!(!told(Duration::from_secs(2), &[200, 500, 500, 500, 500, 200]).await);
+    async fn repeated_500_responses_are_not_an_outage() {
+        assert!(!returned(Duration::from_secs(2), &[200, 500, 500, 500, 500, 200]).await);
     }
 
     /// `/readyz`, which is probed while calls fail, is exempt from the server's limits.
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_asks_to_be_left_alone_was_not_away() {
-        assert!(!told(Duration::from_secs(2), &[200, 429, 429, 429, 429, 200]).await);
-        assert!(told(Duration::from_secs(2), &[200, 0, 0, 0, 429, 200]).await, "it was before");
+    async fn repeated_429_responses_are_not_an_outage() {
+        assert!(!returned(Duration::from_secs(2), &[200, 429, 429, 429, 429, 200]).await);
+        assert!(returned(Duration::from_secs(2), &[200, 0, 0, 0, 429, 200]).await, "it was before");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_failure_after_a_long_quiet_is_no_outage() {
+    async fn a_single_failure_after_a_long_idle_time_is_not_an_outage() {
         let connectivity = Connectivity::default();
         let mut reconnected = connectivity.reconnected();
         connectivity.answered(200);

@@ -31,9 +31,9 @@ pub struct DryWrite {
     pub verb: &'static str,
     /// The kind of the object.
     pub kind: Kind,
-    /// The API path of the object; of a `create` or `deletecollection`, that of the collection.
+    /// The API path of the object, or of its collection for `create` and `deletecollection`.
     pub path: String,
-    /// `status` or similar; empty for the object itself.
+    /// The subresource, such as `status`; empty for the object itself.
     pub subresource: String,
     /// The body that was sent.
     pub sent: Bytes,
@@ -46,19 +46,19 @@ pub struct DryWrite {
 /// A write that the API server did not accept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rejection {
-    /// The reason in a sentence.
+    /// The reason, as a sentence.
     pub message: String,
-    /// The kind of reason.
+    /// The category of the reason.
     pub cause: RejectionCause,
 }
 
-/// The kinds of reasons for a refused write.
+/// The categories of reasons for a rejected write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RejectionCause {
-    /// Another client was faster. The next attempt sees its change.
+    /// Another client changed the object first. The next attempt sees its change.
     Conflict,
-    /// The object or its namespace was deleted, or will be.
+    /// The object or its namespace was deleted or is terminating.
     Gone,
     /// The API server is busy or down. The next attempt can succeed.
     Transient,
@@ -99,8 +99,8 @@ impl Client {
         answer
     }
 
-    /// Returns the stored object, the resulting one, and the response, all of one version: otherwise another
-    /// client's change would look planned.
+    /// Returns the stored object, the resulting one and the response, all at one version. Otherwise another client's
+    /// change would look like part of the write.
     async fn try_write(
         &self,
         verb: &'static str,
@@ -130,8 +130,8 @@ impl Client {
         }
     }
 
-    /// Returns the stored object at `path`, if any. Uses a list: a client with informers has this permission, but
-    /// perhaps not `get`.
+    /// Returns the stored object at `path`, if any. Uses a list, because a client with informers has `list` permission,
+    /// but perhaps not `get`.
     async fn stored(&self, kind: &Kind, path: &str) -> Result<Option<Value>, Error> {
         let (collection, name) = path.rsplit_once('/').unwrap_or(("", path));
         let name = percent_decode_str(name).decode_utf8_lossy();
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_subresource_is_told_from_a_name() {
+    fn a_subresource_is_distinguished_from_a_name() {
         let deployments = Kind::namespaced("apps", "v1", "Deployment", "deployments");
         let path = "/apis/apps/v1/namespaces/deployments/deployments/status";
         assert_eq!(split(&deployments, path), (path.to_owned(), String::new()));
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn the_parameter_is_added_to_those_that_are_there() {
+    fn the_parameter_is_added_to_existing_parameters() {
         let with = |uri: &str| with_dry_run(&uri.parse().unwrap()).unwrap().to_string();
         assert_eq!(with("/api/v1/x?force=true"), "/api/v1/x?force=true&dryRun=All");
         assert_eq!(with("/api/v1/x"), "/api/v1/x?dryRun=All");

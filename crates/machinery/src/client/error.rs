@@ -32,7 +32,7 @@ pub enum Error {
         code: u16,
         /// metav1.StatusReason; empty if none was given.
         reason: String,
-        /// For humans.
+        /// The message, for humans.
         message: String,
         /// `details.causes`.
         causes: Vec<Cause>,
@@ -42,13 +42,13 @@ pub enum Error {
     /// No response in time. A write may still be applied.
     #[error("the API server did not answer within {0:?}")]
     Deadline(Duration),
-    /// This process may not write now.
+    /// This process cannot write now, for example because it is not the leader.
     #[error("not written: {0}")]
     NotPermitted(String),
     /// The connection, TLS or authentication failed; `root` is the innermost cause. A write may still be applied.
     #[error("the request to the API server failed: {root}")]
     Transport {
-        /// The reason, in the words of the layer that noticed.
+        /// The message of the innermost cause.
         root: String,
         /// The complete error.
         #[source]
@@ -60,13 +60,13 @@ pub enum Error {
     /// A response is larger than the limit.
     #[error("{what} is larger than {limit} bytes")]
     TooLarge {
-        /// The part that is too large, in words.
+        /// Name of the part that is too large.
         what: &'static str,
         /// The limit.
         limit: usize,
     },
     /// The response violates the API.
-    #[error("the answer of the API server is not understood: {why} in: {excerpt}")]
+    #[error("cannot decode the response of the API server: {why} in: {excerpt}")]
     Decode {
         /// The place and kind of the mismatch, without values, in about 200 bytes.
         why: String,
@@ -113,7 +113,7 @@ impl Error {
         Error::Transport { root: innermost.to_string(), source }
     }
 
-    /// Adds the address that was not reached.
+    /// Adds the address that could not be reached.
     pub(super) fn at(mut self, address: Option<&str>) -> Error {
         if let (Error::Transport { root, .. }, Some(address)) = (&mut self, address) {
             *root = format!("{address}: {root}");
@@ -121,13 +121,13 @@ impl Error {
         self
     }
 
-    /// For a `text` that is no `V`.
+    /// Creates the error for a `text` that is not a `V`.
     pub(super) fn decode<V: DeserializeOwned>(text: &[u8]) -> Error {
         Error::Decode { why: mismatch::<V>(text), excerpt: shape(text) }
     }
 
-    /// Explains a kind that is not served: the API server only sends Go's "404 page not found". Any other 404 comes
-    /// from a proxy.
+    /// Replaces the message for a kind that is not served by one with the remedy. The API server sends only Go's "404
+    /// page not found"; any other 404 without a Status comes from a proxy.
     pub(super) fn about(mut self, kind: &Kind, program: &Identity) -> Error {
         let not_served = self.is_not_served() && !kind.plural.is_empty();
         if let Error::Api { message, .. } = &mut self
@@ -181,7 +181,7 @@ impl Error {
         self.code() == Some(409)
     }
 
-    /// Returns the fields of an apply that other managers have with other values, such as `.spec.replicas`.
+    /// Returns the fields of an apply that other managers own with different values, such as `.spec.replicas`.
     pub fn conflicting_fields(&self) -> Vec<&str> {
         let causes = match self {
             Error::Api { causes, .. } => causes.as_slice(),
@@ -213,7 +213,7 @@ impl Error {
                 || message.contains("Too large resource version"))
     }
 
-    /// Returns whether RBAC, admission or quota forbids it.
+    /// Returns whether RBAC, admission or quota forbids the request.
     pub fn is_forbidden(&self) -> bool {
         self.code() == Some(403)
     }
@@ -234,8 +234,8 @@ impl Error {
         matches!(self, Error::Api { code: 403, message, .. } if message.contains("exceeded quota"))
     }
 
-    /// Returns whether an admission policy or webhook denied the request. Both can use the code of an invalid
-    /// object; only the message differs (k8s.io/apiserver, pkg/admission/plugin/policy/validating and
+    /// Returns whether an admission policy or webhook denied the request. Both can use the code of an invalid object,
+    /// so the message decides (k8s.io/apiserver, pkg/admission/plugin/policy/validating and
     /// pkg/admission/plugin/webhook/errors).
     pub fn is_denied(&self) -> bool {
         matches!(self, Error::Api { code: 400 | 403 | 422, message, .. }
@@ -265,8 +265,8 @@ fn find<'a, E: std::error::Error + 'static>(
     all.find_map(|error| error.downcast_ref())
 }
 
-/// Returns why `text` is not a `V`: `spec.size: invalid type: string, expected u32`. The message contains no values,
-/// because it is logged and they can be secret.
+/// Returns why `text` is not a `V`: `spec.size: invalid type: string, expected u32`. The result contains no values: it
+/// is logged, and values can be secret.
 pub(super) fn mismatch<V: DeserializeOwned>(text: &[u8]) -> String {
     const PLACE: usize = 100;
     let mut json = serde_json::Deserializer::from_slice(text);
@@ -316,7 +316,7 @@ fn of_data(text: &str) -> String {
     }
 }
 
-/// Returns the beginning of a text that is not JSON, such as a proxy's page. Of JSON, only its size.
+/// Returns the beginning of a text that is not JSON, such as a proxy's page. For JSON, returns only the size.
 pub(super) fn shape(text: &[u8]) -> String {
     match text.trim_ascii_start().first() {
         Some(b'{' | b'[' | b'"') => format!("{} bytes of JSON", text.len()),
@@ -342,7 +342,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lagging_server_is_known_by_cause_or_by_words() {
+    fn a_lagging_server_is_recognized_by_cause_or_message() {
         let said = Error::api(504, "Timeout", "Too large resource version: 9, current: 7");
         let mut caused = Error::api(504, "Timeout", "x");
         if let Error::Api { causes, .. } = &mut caused {
@@ -353,21 +353,21 @@ mod tests {
     }
 
     #[test]
-    fn expiry_is_known_by_code_or_by_reason() {
+    fn expiry_is_recognized_by_code_or_reason() {
         assert!(Error::api(410, "", "").is_expired());
         assert!(Error::api(400, "Expired", "").is_expired());
         assert!(!Error::api(404, "NotFound", "").is_expired());
     }
 
     #[test]
-    fn the_cause_of_a_broken_connection_is_in_the_sentence() {
+    fn the_message_contains_the_cause_of_a_broken_connection() {
         let refused = std::io::Error::other(std::io::Error::other("connection refused"));
         let error = Error::transport(Box::new(refused));
         assert_eq!(error.to_string(), "the request to the API server failed: connection refused");
     }
 
     #[test]
-    fn only_an_api_server_says_that_it_does_not_serve_a_kind() {
+    fn only_an_api_servers_404_means_not_served() {
         let said = |kind: &crate::object::Kind, body: &str| {
             let error = super::super::status::error(404, None, body.as_bytes());
             error.about(kind, &"test".into()).to_string()
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mismatch_is_told_by_its_place_and_without_the_value() {
+    fn a_mismatch_names_the_field_and_omits_the_value() {
         let told = [
             (
                 r#"{"password":{"a":"hunter2, expected b"}}"#,
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_of_a_decode_error_is_bounded() {
+    fn the_message_of_a_decode_error_is_short() {
         let text = serde_json::to_vec(&"x".repeat(1 << 20)).unwrap();
         let said = Error::decode::<u32>(&text).to_string();
         assert!(said.len() < 300, "{} bytes", said.len());

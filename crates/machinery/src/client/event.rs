@@ -45,7 +45,7 @@ struct BookmarkAnnotations {
 /// Decodes one frame.
 ///
 /// # Errors
-/// [`Error::Api`] for an `ERROR` frame; [`Error::Decode`] for one that is not an event.
+/// [`Error::Api`] for an `ERROR` frame; [`Error::Decode`] for a frame that is not an event.
 pub(super) fn decode<V: DeserializeOwned>(frame: &[u8]) -> Result<WatchEvent<V>, Error> {
     match serde_json::from_slice(frame) {
         Ok(Frame::Added(object)) => Ok(WatchEvent::Added(object)),

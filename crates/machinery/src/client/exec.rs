@@ -31,14 +31,14 @@ const LIMIT: Duration = Duration::from_secs(300);
 /// Pause after the first failed run, doubled after each further one.
 const PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(30);
-/// Age below which a 401 does not replace a token: the API server can refuse everybody.
+/// Age below which a 401 does not replace a token, because an API server that has just started refuses every token.
 const YOUNG: Duration = Duration::from_secs(10);
-/// Time before expiry at which a new token is requested, or a quarter of a shorter life. The old one is used
-/// meanwhile.
+/// Time before expiry at which the plugin runs again, but at most a quarter of the credential's lifetime. Until then,
+/// the old credential is used.
 const EARLY: Duration = Duration::from_secs(60);
 
-/// A credential plugin and its last output. All clones share one state: one process runs for all clients and calls,
-/// in its own task that no call's deadline ends.
+/// A credential plugin and its last output. All clones share one state: one process runs for all clients and calls, in
+/// a task that outlives the deadlines of calls.
 #[derive(Clone)]
 pub(super) struct Plugin(Arc<Shared>);
 
@@ -54,16 +54,16 @@ struct State {
     /// Start of the current run.
     running: Option<Instant>,
     last: Option<Credential>,
-    /// The API server refused the last credential.
+    /// True if the API server refused the last credential.
     refused: bool,
     /// Reason of the last failure.
     failure: Option<String>,
     failures: u32,
-    /// The end of the last run.
+    /// End of the last run.
     ended: Option<Instant>,
 }
 
-/// A run of a plugin. If its task is dropped, as with its runtime, the next call starts another one.
+/// A run of a plugin. If its task is dropped (for example, with its runtime), the next call starts another run.
 struct Run {
     plugin: Plugin,
     ended: bool,
@@ -76,7 +76,7 @@ pub(super) struct Credential {
     issued: Instant,
     pub(super) header: Option<HeaderValue>,
     pub(super) identity: Option<Arc<ClientCertificate>>,
-    /// Time to request the next one, and time of expiry. Without it, only a 401 shows the expiry.
+    /// Renewal time and expiry time. `None` if unknown; then only a 401 shows the expiry.
     life: Option<(Instant, Instant)>,
 }
 
@@ -117,7 +117,7 @@ impl Plugin {
     /// Waits a short time for a usable credential. Cancel-safe.
     ///
     /// # Errors
-    /// [`Error::Credentials`] if the plugin failed, or takes too long.
+    /// [`Error::Credentials`] if the plugin failed or is too slow.
     pub(super) async fn ready(&self) -> Result<(), Error> {
         timeout(WAIT, self.answered()).await.unwrap_or_else(|_| {
             let since = self.0.state.borrow().running.map(|since| since.elapsed());
@@ -184,7 +184,7 @@ impl Plugin {
         }
     }
 
-    /// Runs the program. Errors do not contain its output, which can include a credential.
+    /// Runs the program. Errors omit its output, which can contain a credential.
     async fn run(&self) -> Result<Credential, String> {
         let is_interactive = is_interactive(&self.0.exec)?;
         let mut child = command(&self.0.exec, is_interactive).spawn().map_err(|error| {
@@ -247,7 +247,7 @@ impl Drop for Run {
     fn drop(&mut self) {
         if !self.ended {
             let why = format!("the run of the credential plugin {} broke off", self.plugin.0.name);
-            // The plugin is not at fault, so the next run does not wait.
+            // The plugin did not fail, so the next run starts without a pause.
             self.plugin.0.state.send_modify(|state| {
                 (state.running, state.failure) = (None, Some(why));
             });
@@ -255,7 +255,8 @@ impl Drop for Run {
     }
 }
 
-/// The processes of a plugin's run. Drop ends them all: killing only the shell would leave its children running.
+/// The processes of a plugin's run. Dropping it kills them all: killing only the shell would leave its children
+/// running.
 struct Group(Option<u32>);
 
 impl Drop for Group {
@@ -316,7 +317,8 @@ fn credential(status: Status, now: Timestamp) -> Result<Credential, String> {
                 .parse()
                 .map_err(|_| "it printed a malformed expirationTimestamp".to_owned())?;
             let left = Duration::try_from(expiry.duration_since(now)).unwrap_or_default();
-            // If it has expired by our clock, it is used until the API server refuses it: the clock can be wrong.
+            // A credential that has expired by the local clock is used until the API server refuses it: the clock can
+            // be wrong.
             (!left.is_zero()).then(|| (issued + left - EARLY.min(left / 4), issued + left))
         }
     };
@@ -366,7 +368,7 @@ impl State {
             }
             Err(why) => {
                 // The API server can have refused the last credential by mistake, for example while its webhook was
-                // down. As in client-go, it is used until it expires. Another 401 refuses it again.
+                // down. As in client-go, the credential is used until it expires or another 401 refuses it.
                 self.refused = false;
                 self.failure = Some(why);
                 self.failures = self.failures.saturating_add(1);

@@ -4,10 +4,10 @@ use bytes::{Bytes, BytesMut};
 
 use super::{Error, MAX_OBJECT};
 
-/// Size of a frame whose buffer is released. Most objects are far smaller than etcd's limit of 1.5 MiB.
+/// Frame size from which the buffer is released after use. Most objects are far smaller than etcd's limit of 1.5 MiB.
 const LARGE: usize = 1 << 20;
 
-/// The received part of a watch's body, without the frames taken so far.
+/// The received part of a watch's body, without the frames already returned.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
     arrived: BytesMut,
@@ -18,12 +18,12 @@ pub(super) struct Frames {
 // === impl Frames ===
 
 impl Frames {
-    /// Appends the next piece of the body.
+    /// Appends the next chunk of the body.
     pub(super) fn arrived(&mut self, piece: &[u8]) {
         self.arrived.extend_from_slice(piece);
     }
 
-    /// Returns the next complete frame, without its newline; `None` if it is incomplete. Skips empty lines.
+    /// Returns the next complete frame, without its newline; `None` if the frame is incomplete. Skips empty lines.
     ///
     /// # Errors
     /// A frame larger than [`MAX_OBJECT`].
@@ -80,21 +80,21 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_lines() {
+    fn each_line_is_a_frame() {
         let (all, between) = frames(&[b"{1}\n\n{2}\r\n \n{3}"]).unwrap();
         assert_eq!(all, [b"{1}".to_vec(), b"{2}\r".to_vec()]);
         assert!(!between, "the third was cut");
     }
 
     #[test]
-    fn an_empty_line_that_comes_in_two_pieces_takes_nothing_of_the_next_frame_along() {
+    fn an_empty_line_split_in_two_leaves_the_next_frame_intact() {
         assert_eq!(frames(&[b" ", b" \n{", b"1}\n"]).unwrap(), (vec![b"{1}".to_vec()], true));
     }
 
     /// Built-in kinds are stored as protobuf, so etcd's limit says nothing about their size in
     /// JSON, where Go writes six bytes for each `<`, `>` and `&`.
     #[test]
-    fn an_object_that_etcd_takes_is_no_too_large_frame_whatever_is_in_it() {
+    fn the_largest_object_that_etcd_accepts_fits_a_frame() {
         let args = r"\u003c".repeat(3 << 19);
         let frame = format!(r#"{{"type":"ADDED","object":{{"args":["{args}"]}}}}"#) + "\n";
         let pieces: Vec<&[u8]> = frame.as_bytes().chunks(64 << 10).collect();
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_without_end_is_refused_and_not_kept_for_ever() {
+    fn an_endless_frame_is_rejected() {
         let (mut frames, piece) = (Frames::default(), vec![b'x'; 1 << 20]);
         let refused = (0..64).find_map(|_| {
             frames.arrived(&piece);
@@ -114,7 +114,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_way_to_cut_the_body_gives_the_same_frames(
+        fn any_split_of_the_body_gives_the_same_frames(
             lines in prop::collection::vec("[a-c{} ]{0,90}", 0..12),
             cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
         ) {

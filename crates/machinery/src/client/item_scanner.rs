@@ -1,9 +1,9 @@
 //! A scanner that finds the items of a list as its body arrives, without I/O.
 //!
-//! A list is `{"kind": …, "metadata": {…}, "items": [{…}, …]}`, in any order. The scanner tracks the nesting byte by
-//! byte and passes on each item with its last byte: straight from its piece, or reassembled from several. It does
-//! not check the JSON inside the items; the decoder does. Everything around the items is the envelope, decoded at
-//! the end.
+//! A list is `{"kind": …, "metadata": {…}, "items": [{…}, …]}`, with its fields in any order. The scanner tracks the
+//! nesting byte by byte. It passes on each item when its last byte arrives, either in place or reassembled from several
+//! chunks. The decoder checks the JSON inside the items. All other bytes form the envelope, which is decoded at the
+//! end.
 //!
 //! Tracking the nesting costs about as much as decoding. So an item that is probably complete is first decoded in
 //! place, which finds its end.
@@ -16,11 +16,11 @@ use super::{Error, MAX_OBJECT};
 
 /// Receives the items.
 pub(super) trait ItemVisitor {
-    /// Takes an item that begins here, if it is complete and fits. Returns its length in bytes.
+    /// Accepts the item at the start of `rest` if it is complete and can be decoded. Returns its length in bytes.
     fn item(&mut self, rest: &[u8]) -> Option<usize>;
 
-    /// Takes a complete item.
-    fn whole(&mut self, bytes: &[u8]) -> Result<(), Error>;
+    /// Accepts a complete item.
+    fn complete(&mut self, bytes: &[u8]) -> Result<(), Error>;
 }
 
 /// The received part of a list's body.
@@ -33,8 +33,8 @@ pub(super) struct ItemScanner {
     envelope: Vec<u8>,
     /// The beginning of an incomplete item.
     begun: Vec<u8>,
-    /// The length of the last item. If the piece has fewer bytes left, the next item is probably incomplete and is
-    /// not decoded in place.
+    /// The length of the last item. If the chunk has fewer bytes left, the next item is probably incomplete and is not
+    /// decoded in place.
     last: usize,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct Envelope {
     pub(super) kind: Option<String>,
     #[serde(default)]
     pub(super) metadata: Option<ListMeta>,
-    /// Must be empty: all items were taken out.
+    /// Must be empty: the scanner has removed all items.
     #[serde(default, rename = "items")]
     _items: Option<[IgnoredAny; 0]>,
 }
@@ -94,7 +94,7 @@ const KEPT: usize = 64 << 10;
 // === impl ItemScanner ===
 
 impl ItemScanner {
-    /// Processes the next piece of the body and passes on the completed items.
+    /// Processes the next chunk of the body and passes on the completed items.
     ///
     /// # Errors
     /// Errors from `take`; items that are not objects; an item or an envelope larger than [`MAX_OBJECT`].
@@ -112,11 +112,11 @@ impl ItemScanner {
                     if found.is_some() {
                         self.state = State::Between;
                     }
-                    self.around(rest, found.unwrap_or(rest.len()))?
+                    self.outside(rest, found.unwrap_or(rest.len()))?
                 }
                 State::After => {
                     self.search.find_items(rest);
-                    self.around(rest, rest.len())?
+                    self.outside(rest, rest.len())?
                 }
                 State::Inside => self.inside(rest, take)?,
                 State::Between if byte == b'{' => {
@@ -151,8 +151,8 @@ impl ItemScanner {
         Ok(self.envelope)
     }
 
-    /// Takes the first bytes of `rest` as part of the envelope.
-    fn around(&mut self, rest: &[u8], length: usize) -> Result<usize, Error> {
+    /// Adds the first `length` bytes of `rest` to the envelope.
+    fn outside(&mut self, rest: &[u8], length: usize) -> Result<usize, Error> {
         if self.envelope.len() + length > MAX_OBJECT {
             return Err(Error::TooLarge { what: "a list without its items", limit: MAX_OBJECT });
         }
@@ -175,10 +175,10 @@ impl ItemScanner {
         self.state = State::Between;
         self.last = self.begun.len() + used;
         if self.begun.is_empty() {
-            take.whole(bytes)?;
+            take.complete(bytes)?;
         } else {
             self.begun.extend_from_slice(bytes);
-            let taken = take.whole(&self.begun);
+            let taken = take.complete(&self.begun);
             self.begun.clear();
             self.begun.shrink_to(KEPT);
             taken?;
@@ -251,8 +251,8 @@ struct Nest {
 }
 
 impl Nest {
-    /// Continues through `bytes`. Returns where the value ends, if it does: after its closing byte or, for a number
-    /// or word, before the next byte.
+    /// Continues through `bytes`. Returns the end of the value, if reached: after its closing byte or, for a number or
+    /// literal, before the next byte.
     fn scan(&mut self, bytes: &[u8]) -> Option<usize> {
         let mut at = 0;
         while let Some(&byte) = bytes.get(at) {

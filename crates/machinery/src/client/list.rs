@@ -15,7 +15,7 @@ use crate::object::{ObjectKey, Resource};
 const METADATA: &str =
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
-/// Size up to which pieces are gathered before parsing. The API server writes a list in pieces of a few kB, smaller
+/// Size up to which chunks are gathered before parsing. The API server writes a list in chunks of a few kB, smaller
 /// than its objects. Copying them is cheaper than reassembling every object.
 const GATHERED: usize = 64 << 10;
 
@@ -31,13 +31,13 @@ impl Client {
     /// Lists one page. Items are passed on as they arrive, before the page is known to be complete: after an error,
     /// discard the items already received.
     ///
-    /// The beginning of the response has its own deadline ([`Options::list_deadline`]). After that, the deadline
-    /// counts from the last piece of the body, without the time that `each` takes.
+    /// The beginning of the response has its own deadline ([`Options::list_deadline`]). After that, the deadline counts
+    /// from the last chunk of the body, without the time that `each` takes.
     ///
     /// [`Options::list_deadline`]: super::Options::list_deadline
     ///
     /// # Errors
-    /// All that can go wrong with a call; [`Error::Cut`] if the list breaks off.
+    /// Any error of a call; [`Error::Cut`] if the list breaks off.
     pub async fn list<V: Resource>(
         &self,
         scope: &Scope,
@@ -72,7 +72,7 @@ impl Client {
         Ok(self.look_up(key).await?.and_then(Result::ok))
     }
 
-    /// Like [`Client::find`], but distinguishes an object that cannot be decoded from none.
+    /// Like [`Client::find`], but distinguishes an undecodable object from a missing one.
     pub(crate) async fn look_up<V: Resource>(
         &self,
         key: &ObjectKey,
@@ -147,7 +147,7 @@ impl<E: FnMut(Result<V, Undecodable>), V: Resource> ItemVisitor for Reading<E, V
         Some(length)
     }
 
-    fn whole(&mut self, bytes: &[u8]) -> Result<(), Error> {
+    fn complete(&mut self, bytes: &[u8]) -> Result<(), Error> {
         match serde_json::from_slice::<V>(bytes) {
             Ok(item) => (self.each)(Ok(item)),
             Err(_) => (self.each)(Err(undecodable::name::<V>(bytes, false)?)),

@@ -1,19 +1,21 @@
 //! 1. The HTTP client. No other module sends requests to the API server.
 //!
 //! Guarantees
-//! - Every call ends: a complete response arrives within [`Options::deadline`], or the call fails with
-//!   [`Error::Deadline`]. A write can take [`Options::write_deadline`], because the API server calls webhooks before
-//!   it responds. The response of a list can take [`Options::list_deadline`] to begin. After that, the deadline
-//!   starts over with each piece of the body: a long list can take its time, a silent server cannot. For a watch,
-//!   the deadline ends with the head of the response; the caller must bound the silence after that.
-//! - The client does not retry, with one exception: if a pooled connection turns out to be closed before any byte
-//!   was sent, the request goes out on another one. The caller knows what can be repeated and has the backoff.
+//! - Every call has a time limit. A call fails with [`Error::Deadline`] if the complete response has not arrived within
+//!   [`Options::deadline`]. The limit of a write is [`Options::write_deadline`], because the API server calls webhooks
+//!   before it responds. The response of a list must begin within [`Options::list_deadline`]. After that, the deadline
+//!   restarts with each chunk of the body. The limit of a watch covers only the head of the response; the caller must
+//!   limit the silence after that.
+//! - The client does not retry, with one exception: if a pooled connection turns out to be closed before any byte was
+//!   sent, the request goes out on another one. The caller knows which requests can be repeated, and has its own
+//!   backoff.
 //! - A dead connection (packets vanish, no FIN) is detected within 45 s, by TCP keepalive or by unacknowledged data.
-//! - When an API server that was down responds again, everything that waits for it is notified ([`Connectivity`]).
+//! - When an API server that was down responds again, all waiters are notified ([`Connectivity`]).
 //!   [`Client::probe_while_down`] probes if no calls are made.
-//! - Every write first asks [`Options::gate`], and carries [`Options::field_manager`].
-//! - A list is decoded item by item as it arrives: apart from what `each` keeps, memory is bounded by the largest
-//!   item. A watch is decoded from the read buffer. A body or object larger than [`MAX_OBJECT`] bytes is an error.
+//! - Every write first requests permission from [`Options::gate`], and sends [`Options::field_manager`].
+//! - A list is decoded item by item as it arrives. Apart from the items that `each` keeps, memory is bounded by the
+//!   largest item. A watch is decoded from the read buffer. A body or object larger than [`MAX_OBJECT`] bytes is an
+//!   error.
 //! - An object that does not fit its view becomes [`Undecodable`]; others are unaffected.
 //! - Dropping a call cancels it. [`Watch::next`] can be dropped and called again without losing an event.
 //! - A token or client certificate in a file is reread within a minute, and immediately after a 401, regardless of
@@ -21,14 +23,14 @@
 //! - A credential plugin runs in its own task, once for all sibling clients ([`Client::sibling`]): at the first
 //!   call, shortly before its credential expires, and after a 401. No call's deadline ends it. A call that waits for
 //!   it fails after a short time with [`Error::Credentials`].
-//! - The client uses the proxy of the kubeconfig (`proxy-url`), else that of `HTTPS_PROXY` unless `NO_PROXY`
-//!   excludes the server, also in a pod: [`config`].
+//! - The client uses the proxy of the kubeconfig (`proxy-url`). Without one, it uses the proxy of `HTTPS_PROXY` unless
+//!   `NO_PROXY` excludes the server, also in a pod: [`config`].
 //! - No error, log line or `Debug` output contains a token.
 //!
 //! Caveats
-//! - HTTP/1.1, with one connection for each watch and each concurrent call. Connections are reused.
-//! - A proxy is `http://` or `https://` and must allow CONNECT, or `socks5://`. One with TLS is verified like the API
-//!   server, by the CA of the kubeconfig if it has one, as in client-go.
+//! - The client uses HTTP/1.1. Each watch and each concurrent call has its own connection. Idle connections are reused.
+//! - A proxy URL has the scheme `http`, `https` or `socks5`. An HTTP proxy must allow CONNECT. The certificate of an
+//!   `https` proxy is verified like that of the API server: by the CA of the kubeconfig if it has one, as in client-go.
 
 mod text;
 mod error;
@@ -68,8 +70,8 @@ pub use types::{
 };
 pub use watch::Watch;
 
-/// The largest accepted object or response, in bytes. etcd takes 1.5 MiB by default (`--max-request-bytes`), and the
+/// The largest accepted object or response, in bytes. etcd accepts 1.5 MiB by default (`--max-request-bytes`), and the
 /// API server sends it at most 2 MiB (the gRPC limit of an etcd client). Built-in kinds are stored as protobuf, and
-/// Go's JSON takes six bytes for each `<`, `>` and `&` (`\u003c`). So a legal object can have 12 MiB in JSON, and
-/// refusing it would hide its whole kind.
+/// Go's JSON needs six bytes for each `<`, `>` and `&` (`\u003c`). So a legal object can have 12 MiB in JSON, and
+/// refusing it would hide its complete kind.
 pub const MAX_OBJECT: usize = 16 << 20;

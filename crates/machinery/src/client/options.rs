@@ -13,14 +13,14 @@ use crate::object::Kind;
 #[derive(Clone)]
 pub struct Options {
     /// Longest duration of a call. Default: 20 s, longer than the 15 s for which API Priority and Fairness queues a
-    /// request: giving up a queued request loses its place and its TLS connection. Does not apply to open watches.
-    /// In a list, it counts from the last piece.
+    /// request: cancelling a queued request loses its place and its TLS connection. Does not apply to open watches. In
+    /// a list, it counts from the last chunk.
     pub deadline: Duration,
     /// Longest wait for the beginning of a list's response. Default: 65 s, because the API server reads the whole
     /// list first, and gives up after 60 s.
     pub list_deadline: Duration,
-    /// Longest wait for the response of a write. Default: 65 s, because admission webhooks take up to 30 s each, and
-    /// the API server gives up after 60 s. An earlier end would prevent the write while webhooks hang.
+    /// Longest wait for the response of a write. Default: 65 s, because an admission webhook can take 30 s, and the API
+    /// server gives up after 60 s. With a shorter limit, no write would succeed while webhooks hang.
     pub write_deadline: Duration,
     /// The program; its user agent is sent with every request.
     pub identity: Identity,
@@ -33,18 +33,17 @@ pub struct Options {
     /// Makes each write a dry run and reports it here: the API server validates and admits it but stores nothing.
     /// Default: `None`.
     pub dry_run: Option<Arc<dyn DryRun>>,
-    /// Learns from every call whether the API server responds. Shared by the clients of one server.
+    /// Reachability of the API server. Every call updates it; the clients of one server share it.
     pub connectivity: Connectivity,
 }
 
 /// Decides whether this process can write now. Implemented by leader election.
 pub trait WriteGate: Send + Sync + 'static {
-    /// Returns the time within which a write that begins now must end. `Err`: a sentence with the reason for a
-    /// refusal.
+    /// Returns the time within which a write that begins now must end. `Err` contains the reason for a refusal, as a
+    /// sentence.
     fn may_write(&self) -> Result<Duration, String>;
 
-    /// Returns the number of the current permission, if there can be several. A write that was decided under another
-    /// one is not sent.
+    /// Returns the number of the current term, if permissions have terms. A write decided in another term is not sent.
     fn term(&self) -> u64 {
         0
     }

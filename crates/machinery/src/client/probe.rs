@@ -10,9 +10,9 @@ use super::call::{Client, JSON, get};
 use super::query::Url;
 use crate::object::Kind;
 
-/// A server is ready only after it has read its roles and reaches etcd, so other calls then succeed, too; `/version`
-/// needs neither. Everybody can read it (`system:public-info-viewer`), and it is exempt from the API server's
-/// limits.
+/// The probed path. A server is ready only after it has read its roles and can reach etcd, so other calls then succeed,
+/// too; `/version` requires neither. All users can read it (`system:public-info-viewer`), and it is exempt from the API
+/// server's limits.
 const PATH: &str = "/readyz";
 /// Longest wait for a response. This path is never queued, and a new connection can be faster than a dead one.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -22,9 +22,9 @@ const KIND: Kind = Kind::cluster_scoped("", "", "", "readyz");
 // === impl Client ===
 
 impl Client {
-    /// Probes the API server about every two seconds while all calls fail and no other client calls. The first
-    /// response ends all waits for it ([`Connectivity`](super::Connectivity)). Sends nothing while calls succeed.
-    /// Those that share one `Connectivity` take turns. Reflectors run it. It runs until it is dropped.
+    /// Probes the API server about every two seconds while all calls fail and no other client makes calls. The first
+    /// response completes all waits for it ([`Connectivity`](super::Connectivity)). Clients that share one
+    /// `Connectivity` take turns. Reflectors run this function; it runs until it is dropped.
     pub async fn probe_while_down(&self) -> Infallible {
         loop {
             self.connectivity().is_to_be_asked().await;
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn while_the_api_server_is_away_one_of_all_asks_every_two_seconds() {
+    async fn one_client_probes_an_unreachable_server_every_two_seconds() {
         let server = Server::default();
         let client = server.client();
         client.connectivity().failed();
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_first_answer_is_the_return_and_then_nothing_is_asked() {
+    async fn the_first_response_ends_the_probes() {
         for (trouble, answer) in [(0, 200), (500, 200), (403, 200)] {
             let server = Server::default();
             let client = server.client();
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nobody_asks_where_others_do_or_where_calls_are_answered() {
+    async fn no_probe_is_sent_while_other_calls_are_made() {
         let server = Server::default();
         let client = server.client();
         assert_eq!(server.asked_in(&client, Duration::from_secs(600)).await, 0, "all is well");

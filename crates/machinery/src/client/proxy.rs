@@ -25,7 +25,7 @@ const EXCEPTIONS: [&str; 2] = ["no_proxy", "NO_PROXY"];
 pub(super) type Connector =
     BoxCloneSyncService<Uri, MaybeHttpsStream<TokioIo<TcpStream>>, BoxError>;
 
-/// The reason why there is no tunnel.
+/// The reason why a tunnel could not be opened.
 #[derive(Debug)]
 pub(super) struct NoTunnel {
     /// The proxy and its source.
@@ -47,10 +47,10 @@ pub(super) fn variable(name: &str) -> Option<String> {
 }
 
 /// Returns the environment's proxy for `server`, by the rules of curl: `HTTPS_PROXY` unless `NO_PROXY` excludes the
-/// server, both in either case. Unlike in client-go, this includes a server on this machine.
+/// server, both in either case. Unlike in client-go, the proxy also applies to a server on this machine.
 ///
 /// # Errors
-/// [`Error::Config`] if the variable's value is unusable. It omits the value, which can contain a password.
+/// [`Error::Config`] if the variable's value is unusable. The message omits the value, which can contain a password.
 pub(super) fn of_environment(
     server: &Uri,
     variable: impl Fn(&str) -> Option<String>,
@@ -70,8 +70,8 @@ pub(super) fn of_environment(
     Ok(Some(proxy))
 }
 
-/// Returns whether `NO_PROXY` excludes `server`. The matcher knows names, addresses and networks, but not ports,
-/// which client-go knows.
+/// Returns whether `NO_PROXY` excludes `server`. The matcher supports names, addresses and networks. Ports, which
+/// client-go supports, are compared here.
 fn excludes(list: &str, server: &Uri) -> bool {
     let port = server.port_u16().unwrap_or(443);
     let here = list.split(',').map(str::trim).filter_map(|entry| match entry.rsplit_once(':') {
@@ -105,7 +105,8 @@ fn intercept(proxy: &Uri, named: &str) -> Result<Intercept, Error> {
     })
 }
 
-/// The proxy resolves the server's name with either scheme, as in client-go, which knows only `socks5`.
+/// Returns whether this is a SOCKS proxy. With either scheme, the proxy resolves the server's name, as in client-go,
+/// which supports only `socks5`.
 fn is_socks(scheme: &str) -> bool {
     matches!(scheme, "socks5" | "socks5h")
 }
@@ -225,7 +226,7 @@ mod tests {
     const PROXY: (&str, &str) = ("HTTPS_PROXY", "http://proxy:3128");
 
     #[test]
-    fn the_proxy_of_the_environment_is_found_in_either_case() {
+    fn a_proxy_variable_is_read_in_either_case() {
         let found = Ok(Some("http://proxy:3128/".to_owned()));
         assert_eq!(proxy(API, &[PROXY]), found);
         assert_eq!(proxy(API, &[("HTTPS_PROXY", "http://other"), ("https_proxy", PROXY.1)]), found);
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn no_proxy_is_a_list_of_names_addresses_networks_and_ports() {
+    fn no_proxy_lists_names_addresses_networks_and_ports() {
         let named = [
             "example.com",
             ".example.com",
@@ -264,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_on_this_machine_is_no_exception() {
+    fn a_proxy_applies_to_a_local_server() {
         for here in ["https://127.0.0.1:6443", "https://localhost:6443", "https://[::1]:6443"] {
             assert!(proxy(here, &[PROXY]).unwrap().is_some(), "{here}");
             let list = ("NO_PROXY", "localhost,127.0.0.0/8,::1");
@@ -273,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_cannot_be_used_is_an_error_that_names_the_variable_and_no_password() {
+    fn an_unusable_value_is_an_error_without_the_password() {
         for bad in ["socks4://user:hunter2@proxy:1080", "http://user:hunter2@", "ht tp://hunter2"] {
             let error = proxy(API, &[("https_proxy", bad)]).unwrap_err();
             assert!(error.contains("https_proxy") && !error.contains("hunter2"), "{error}");
@@ -283,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_are_kept_from_the_address() {
+    fn the_proxy_address_contains_no_credentials() {
         let proxy = "http://user:p%40ss@proxy:3128".parse().unwrap();
         let intercept = intercept(&proxy, "x").unwrap();
         assert_eq!(intercept.uri().to_string(), "http://proxy:3128/");
@@ -291,7 +292,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_error_of_a_socks_proxy_names_it_and_the_reason_and_no_password() {
+    async fn the_error_of_a_socks_proxy_omits_the_password() {
         let error = |proxy: String| async move {
             let mut config = kube::Config::new("https://api.svc.x:6443".parse().unwrap());
             config.proxy_url = Some(proxy.parse().unwrap());
@@ -316,7 +317,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_socks_proxy_gets_the_name_and_the_credentials() {
+    async fn a_socks_proxy_receives_the_server_name_and_the_credentials() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let asked = tokio::spawn(async move {

@@ -21,12 +21,12 @@ pub(super) struct Url {
 // === impl Url ===
 
 impl Url {
-    /// The URL of a collection.
+    /// Returns the URL of a collection.
     pub(super) fn collection(kind: &Kind, namespace: Option<&str>) -> Result<Url, Error> {
         Ok(Url { text: path(kind, namespace)?, separator: '?' })
     }
 
-    /// The URL of an object or its `subresource`.
+    /// Returns the URL of an object or its `subresource`.
     pub(super) fn object(
         kind: &Kind,
         key: &ObjectKey,
@@ -42,7 +42,7 @@ impl Url {
         Ok(Url { text, separator: '?' })
     }
 
-    /// The URL of an unchanged path.
+    /// Returns the URL of an unchanged path.
     pub(super) fn at(path: &str) -> Url {
         Url { text: path.to_owned(), separator: '?' }
     }
@@ -64,7 +64,7 @@ impl Url {
         }
     }
 
-    /// The URL of a list.
+    /// Returns the URL of a list.
     pub(super) fn list(kind: &Kind, scope: &Scope, page: &Page) -> Result<Url, Error> {
         let url = Url::scoped(kind, scope)?;
         let limit = page.limit.map(|limit| limit.to_string());
@@ -81,7 +81,7 @@ impl Url {
             .with("resourceVersionMatch", "NotOlderThan"))
     }
 
-    /// The URL of a watch.
+    /// Returns the URL of a watch.
     pub(super) fn watch(kind: &Kind, scope: &Scope, from: &WatchFrom) -> Result<Url, Error> {
         let seconds = from.timeout.as_secs().max(1).to_string();
         let mut url = Url::scoped(kind, scope)?
@@ -110,7 +110,7 @@ impl Url {
     }
 }
 
-/// The path of a collection.
+/// Returns the path of a collection.
 fn path(kind: &Kind, namespace: Option<&str>) -> Result<String, Error> {
     let named = [("group", kind.group), ("version", kind.version), ("resource", kind.plural)];
     for (what, name) in named.into_iter().filter(|named| *named != ("group", "")) {
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_asks_for_a_limit_and_the_token_stands_for_the_version() {
+    fn a_continue_token_replaces_the_version_of_a_page() {
         let page = Page {
             limit: Some(500),
             continue_token: Some("a/b=".into()),
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_one_value_of_a_selector() {
+    fn a_name_is_escaped_in_a_field_selector() {
         assert_eq!(by_name("system:node"), "metadata.name=system:node");
         assert_eq!(by_name("a,b=c\\"), r"metadata.name=a\,b\=c\\");
     }
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_from_nowhere_is_refused() {
+    fn a_watch_without_a_version_is_rejected() {
         let from = WatchFrom {
             version: None,
             initial_events: false,
@@ -224,7 +224,7 @@ mod tests {
 
     /// Names of roles may have any characters but two.
     #[test]
-    fn a_name_that_is_legal_is_escaped() {
+    fn a_legal_name_is_escaped() {
         let escaped = [
             ("system:node", "system%3Anode"),
             ("a b", "a%20b"),
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_would_lead_elsewhere_is_refused() {
+    fn a_name_that_would_change_the_path_is_rejected() {
         for name in ["", ".", "..", "a/b", "a%2f"] {
             let key = ObjectKey::new("ns", name);
             assert!(Url::object(&PODS, &key, None).is_err(), "{name:?}");

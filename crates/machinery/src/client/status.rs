@@ -91,7 +91,7 @@ pub(super) fn error(code: u16, asked: Option<Duration>, body: &[u8]) -> Error {
     }
 }
 
-/// Returns Retry-After, if in seconds. The API server never sends the other form, a date, which would need
+/// Returns Retry-After, if in seconds. The API server never sends the other form, a date, which would require
 /// synchronized clocks.
 pub(super) fn retry_after(headers: &http::HeaderMap) -> Option<Duration> {
     let seconds = headers.get(http::header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_says_all_that_is_needed_to_decide() {
+    fn a_status_becomes_an_error_with_all_fields() {
         let body = br#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",
             "message":"slow down","reason":"TooManyRequests","code":429,
             "details":{"name":"x","causes":[{"reason":"A","message":"m"},{"field":"f"}],"retryAfterSeconds":7}}"#;
@@ -122,14 +122,14 @@ mod tests {
     }
 
     #[test]
-    fn the_header_counts_before_the_body() {
+    fn the_retry_after_header_takes_precedence_over_the_body() {
         let body = br#"{"kind":"Status","code":429,"details":{"retryAfterSeconds":7}}"#;
         let asked = Some(Duration::from_secs(1));
         assert_eq!(error(429, asked, body).retry_after(), asked);
     }
 
     #[test]
-    fn a_proxy_that_answers_html_makes_a_readable_error() {
+    fn an_html_response_becomes_a_readable_error() {
         let page = format!("<html>\n<h1>502 Bad Gateway</h1>{}</html>", "x".repeat(9999));
         let error = error(502, None, page.as_bytes());
         assert_eq!(error.code(), Some(502));
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn nulls_and_an_empty_body_are_no_reason_to_fail() {
+    fn nulls_and_an_empty_body_are_accepted() {
         let body = br#"{"kind":"Status","code":404,"reason":null,"message":null,"details":null}"#;
         assert_eq!(error(404, None, body).to_string(), "the API server answered 404");
         assert_eq!(error(503, None, b"").code(), Some(503));

@@ -1,4 +1,4 @@
-//! Foreign text in one line of a terminal or log.
+//! Untrusted text on one line of a terminal or log.
 
 /// Returns `text` as one line without control characters.
 pub fn one_line(text: &str) -> String {
@@ -18,7 +18,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_of_a_server_forges_neither_lines_nor_directions() {
+    fn server_text_cannot_forge_line_breaks_or_text_direction() {
         let text = "a\nb\u{1b}[2Jc\u{202e}d\u{2066}e\u{2028}f";
         assert_eq!(one_line(text), "a b [2Jc d e f");
         assert_eq!(one_line("Grüße, 世界"), "Grüße, 世界");

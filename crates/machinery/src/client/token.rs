@@ -13,8 +13,8 @@ use tokio::time::Instant;
 
 use super::Error;
 
-/// Time before files are reread; a kubelet replaces a token minutes before it expires. kube uses the wall clock
-/// here: if that is set back by an hour, it uses one token for an hour.
+/// Time before a file is reread. The kubelet replaces a token minutes before it expires. kube uses the wall clock here:
+/// if that is set back by an hour, kube keeps one token for an hour.
 const FRESH: Duration = Duration::from_secs(50);
 
 /// A value that is reread from files, with its last content. All clones share one state.
@@ -54,7 +54,7 @@ impl<T: Clone + PartialEq> ReloadingFile<T> {
         Ok(ReloadingFile(Arc::new(Shared { read: Box::new(read), last: Mutex::new(last) })))
     }
 
-    /// Returns the current value. If the file cannot be read, its last content is the best guess.
+    /// Returns the current value, or the last one if the file cannot be read.
     pub(super) fn get(&self) -> T {
         let now = Instant::now();
         let mut last = self.0.last.lock();
@@ -77,8 +77,8 @@ impl<T: Clone + PartialEq> ReloadingFile<T> {
 }
 
 impl TokenFile {
-    /// Returns the token file of these credentials, if any. `None` if there is a password, which takes precedence,
-    /// or if the file is unreadable and there is a token as the fallback, as in client-go.
+    /// Returns the token file of these credentials, if any. `None` if there is a password, which takes precedence, or
+    /// if the file is unreadable and a token is the fallback, as in client-go.
     ///
     /// # Errors
     /// [`Error::Config`] if it cannot be read or contains no token.
@@ -124,7 +124,7 @@ impl CertificateFiles {
     }
 }
 
-/// Reads a token. The file is in memory, about a kB.
+/// Reads a token. The call does not block for long: the file is in memory and about 1 kB.
 fn token(path: &Path) -> Result<HeaderValue, String> {
     let token = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
     let token = token.trim();
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_token_that_was_replaced_is_used_within_a_minute() {
+    async fn a_replaced_token_is_used_within_a_minute() {
         let (_folder, path) = file("first\n");
         let token = TokenFile::open(&path).unwrap();
         std::fs::write(&path, "second").unwrap();
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn after_a_refusal_the_next_request_has_what_the_file_says_now() {
+    async fn a_refusal_rereads_the_file_for_the_next_request() {
         let (_folder, path) = file("first");
         let token = TokenFile::open(&path).unwrap();
         std::fs::write(&path, "second").unwrap();
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn where_the_file_is_gone_the_last_token_stays_and_one_that_comes_is_used_at_once() {
+    async fn a_missing_file_keeps_the_last_token_until_it_returns() {
         let (_folder, path) = file("first");
         let token = TokenFile::open(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
@@ -189,7 +189,7 @@ mod tests {
 
     /// A careless writer truncates the file before rewriting it.
     #[tokio::test(start_paused = true)]
-    async fn a_file_that_is_empty_is_no_token_and_does_not_take_the_place_of_one() {
+    async fn an_empty_file_does_not_replace_a_token() {
         let (_folder, path) = file(" \n");
         let error = TokenFile::open(&path).err().unwrap().to_string();
         assert!(error.ends_with("it is empty"), "{error}");
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_that_is_not_there_is_named_and_a_token_in_words_comes_before_it() {
+    async fn a_missing_file_is_an_error_without_an_inline_token() {
         let nowhere = AuthInfo { token_file: Some("/no/such/token".into()), ..AuthInfo::default() };
         let error = TokenFile::of(&nowhere).err().unwrap().to_string();
         assert!(error.contains("/no/such/token"), "{error}");
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn no_token_is_told() {
+    fn no_token_is_printed() {
         let (_folder, path) = file("hunter2\u{7f}");
         let error = TokenFile::open(&path).err().unwrap().to_string();
         assert!(!error.contains("hunter2"), "{error}");
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_file_wins_over_a_token_unless_it_cannot_be_read() {
+    fn a_readable_token_file_takes_precedence_over_an_inline_token() {
         let (_folder, path) = file("in the file");
         let auth = |path: &Path| AuthInfo {
             token: Some("given".to_owned().into()),
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_certificate_that_was_replaced_is_used_within_a_minute() {
+    async fn a_replaced_certificate_is_used_within_a_minute() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name).display().to_string();
         let write = |certificate: &str| {

@@ -48,10 +48,10 @@ const USER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time before an idle connection is closed. When the first of several dead connections is detected, the others have been
 /// idle for as long: a request on one of them would wait for its deadline.
 const POOL_IDLE: Duration = KEEPALIVE_IDLE;
-/// Number of idle connections.
+/// Maximum number of idle connections.
 const POOL_SIZE: usize = 16;
-/// Size of a read buffer: HTTP heads must fit, and bodies arrive in pieces of up to this size. hyper's default of
-/// about 400 kB would cost memory on every connection.
+/// Size of a read buffer. HTTP heads must fit, and bodies arrive in chunks of up to this size. hyper's default of about
+/// 400 kB would cost memory on every connection.
 const READ_BUFFER: usize = 64 << 10;
 
 /// The address of an API server and our credentials. Clones share the credentials.
@@ -59,7 +59,7 @@ const READ_BUFFER: usize = 64 << 10;
 pub(super) struct Endpoint(Arc<Credentials>);
 
 struct Credentials {
-    /// Without what the other fields replace.
+    /// The configuration, without the parts that the other fields replace.
     config: kube::Config,
     token: Option<TokenFile>,
     certificate: Option<CertificateFiles>,
@@ -69,7 +69,7 @@ struct Credentials {
 /// hyper's client, which pools connections.
 type Http = hyper_util::client::legacy::Client<HttpsConnector<Connector>, Outgoing>;
 
-/// The permission of a write. It travels with the request, and is checked again when the body is sent.
+/// The permission of a write. It is sent along with the request and checked again when the body is sent.
 #[derive(Clone)]
 pub(super) struct Permit {
     gate: Arc<dyn WriteGate>,
@@ -161,9 +161,9 @@ impl Endpoint {
     }
 
     fn http(&self, shown: Option<&ClientCertificate>) -> Result<Http, Error> {
-        // rustls panics if none is chosen and two are compiled in, which another crate's features can cause.
+        // rustls panics if no provider is installed and two are compiled in, which another crate's features can cause.
         if CryptoProvider::get_default().is_none() {
-            // If another thread was faster, its choice is fine.
+            // Fails only if another thread has installed a provider in the meantime.
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
         let mut config = self.0.config.clone();
@@ -288,7 +288,7 @@ impl Connections {
         Ok(response)
     }
 
-    /// Returns connections with this client certificate. If it is unusable (for example, its key is not written
+    /// Returns connections with this client certificate. If it is unusable (for example, because its key is not written
     /// yet), returns those with the last one: anonymous requests would be refused for another reason.
     fn with(&self, identity: Option<Arc<ClientCertificate>>) -> Result<Http, Error> {
         let mut current = self.current.lock();
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn other_credentials_take_the_place_of_a_plugin_and_empty_ones_are_none() {
+    fn other_nonempty_credentials_replace_a_plugin() {
         use serde_json::json;
         assert!(has_plugin(json!({})));
         let certificate = json!({"client-certificate-data": "YQ==", "client-key-data": "YQ=="});
@@ -387,7 +387,7 @@ mod tests {
 
     /// Between the first question and the body are a plugin, a connection and TLS.
     #[tokio::test]
-    async fn permission_is_asked_for_again_when_the_body_is_sent() {
+    async fn permission_is_checked_again_when_the_body_is_sent() {
         for open in [true, false] {
             let gate = Arc::new(Switch(AtomicBool::new(true)));
             let permit = Permit::new(gate.clone());
@@ -414,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_decided_in_another_term_is_not_sent() {
+    fn a_write_decided_in_another_term_is_not_sent() {
         let permit = Permit::new(Arc::new(Terms(AtomicU64::new(7))));
         assert!(permit.ask().is_err_and(|why| why.contains("another term")));
     }

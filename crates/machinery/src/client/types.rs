@@ -105,7 +105,7 @@ pub struct Preconditions {
     pub version: ResourceVersion,
 }
 
-/// What happens to the objects that a deleted object owns.
+/// Treatment of the objects that a deleted object owns (`propagationPolicy`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Propagation {

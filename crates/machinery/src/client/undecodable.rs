@@ -7,7 +7,7 @@ use super::error::{Error, mismatch};
 use super::types::Undecodable;
 use crate::object::{ObjectKey, ResourceVersion, Uid};
 
-/// The minimum to identify an object. Strings, not our types: the metadata can be the problem.
+/// The fields that identify an object. They are plain strings, because the metadata itself can be malformed.
 #[derive(Deserialize)]
 pub(super) struct Bare {
     metadata: BareMeta,
@@ -43,7 +43,7 @@ impl Bare {
 /// Identifies the object in `json`, which is not a `V`.
 ///
 /// # Errors
-/// If it is not JSON or has no name: then it is not an object, and the response cannot be trusted.
+/// If it is not JSON or has no name. Then it is not an object, and the response cannot be trusted.
 pub(super) fn name<V: DeserializeOwned>(json: &[u8], deleted: bool) -> Result<Undecodable, Error> {
     match serde_json::from_slice::<Bare>(json) {
         Ok(bare) => Ok(bare.into_undecodable(deleted, mismatch::<V>(json))),

@@ -1,4 +1,4 @@
-//! Calls for interactive commands: any kind, as JSON, without the store.
+//! Calls for interactive commands, with objects of any kind as JSON.
 
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -22,7 +22,7 @@ impl Client {
     /// Gets a path that belongs to no kind, such as `/version`.
     ///
     /// # Errors
-    /// All that can go wrong with a call.
+    /// Any error of a call.
     pub async fn read_path(&self, path: &str) -> Result<Value, Error> {
         let body = self.call("get", &NO_KIND, get(Url::at(path), JSON)?).await?;
         decode(&body)
@@ -31,7 +31,7 @@ impl Client {
     /// Returns the API server's clock, in whole seconds; `None` if a proxy removed the header.
     ///
     /// # Errors
-    /// All that can go wrong with a call.
+    /// Any error of a call.
     pub async fn server_time(&self) -> Result<Option<Timestamp>, Error> {
         let mut observe = self.observe("get", &NO_KIND);
         let answer = self.open(get(Url::at("/version"), JSON)?, &mut observe).await?;
@@ -45,7 +45,7 @@ impl Client {
     /// the core group.
     ///
     /// # Errors
-    /// [`Error::is_not_served`] if it is not served; all that can go wrong with a call.
+    /// [`Error::is_not_served`] if it is not served; any other error of a call.
     pub async fn discover(&self, group: &str, version: &str, kind: &str) -> Result<Kind, Error> {
         #[derive(Deserialize)]
         struct Served {
@@ -70,7 +70,7 @@ impl Client {
         let body =
             asked.map_err(|error| if error.is_not_found() { not_served() } else { error })?;
         let all: All = decode(&body)?;
-        // `deployments/scale` has its own kind; a subresource can also have this one.
+        // Skips subresources such as `deployments/scale`: some have the kind of their object.
         let mut whole = all.resources.into_iter().filter(|served| !served.name.contains('/'));
         let found = whole.find(|served| served.kind == kind).ok_or_else(not_served)?;
         Ok(Kind::named(group, version, kind, &found.name, found.namespaced))
@@ -79,7 +79,7 @@ impl Client {
     /// Reads one object of any kind as JSON.
     ///
     /// # Errors
-    /// [`Error::is_not_found`] if there is none; all that can go wrong with a call.
+    /// [`Error::is_not_found`] if there is none; any other error of a call.
     pub async fn read(&self, kind: &Kind, key: &ObjectKey) -> Result<Value, Error> {
         let url = Url::object(kind, key, None)?;
         decode(&self.call("get", kind, get(url, JSON)?).await?)
@@ -88,7 +88,7 @@ impl Client {
     /// Reads all objects of any kind as JSON, page by page.
     ///
     /// # Errors
-    /// All that can go wrong with a call.
+    /// Any error of a call.
     pub async fn read_all(&self, kind: &Kind, scope: &Scope) -> Result<Vec<Value>, Error> {
         let mut all = Vec::new();
         let mut page = Page { limit: Some(PAGE), ..Page::default() };
@@ -110,7 +110,7 @@ impl Client {
     /// the gate, because nothing is stored.
     ///
     /// # Errors
-    /// All that can go wrong with a call.
+    /// Any error of a call.
     pub async fn review<S: DeserializeOwned>(&self, kind: &Kind, spec: &Value) -> Result<S, Error> {
         #[derive(Deserialize)]
         struct Review<S> {
@@ -125,7 +125,7 @@ impl Client {
     /// because nothing is stored.
     ///
     /// # Errors
-    /// The errors a create would get; all that can go wrong with a call.
+    /// The errors of a create; any other error of a call.
     pub async fn try_create(
         &self,
         kind: &Kind,

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use super::text::is_control;
 
-/// Number of distinct warnings that are remembered. After that, all are forgotten and can be logged again.
+/// Number of distinct warnings that are remembered. When it is reached, all are forgotten and can be logged again.
 const REMEMBERED: usize = 128;
 /// Longest logged part of a warning, in bytes.
 const LONGEST: usize = 300;
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_warning_is_told_once() {
+    fn a_warning_is_logged_once() {
         let warnings = Warnings::default();
         let header = br#"299 - "v1 Foo is \"old\"""#;
         assert_eq!(warnings.fresh(header).as_deref(), Some(r#"v1 Foo is "old""#));
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn the_number_of_remembered_warnings_is_limited() {
         let warnings = Warnings::default();
         for i in 0..10 * REMEMBERED {
             warnings.fresh(format!("299 - \"{i}\"").as_bytes());

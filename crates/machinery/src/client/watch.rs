@@ -34,7 +34,7 @@ impl Client {
     /// [`WatchFrom::timeout`].
     ///
     /// # Errors
-    /// All that can go wrong with a call; [`Error::is_expired`] if the version was compacted.
+    /// Any error of a call; [`Error::is_expired`] if the version was compacted.
     pub async fn watch<V: Resource>(
         &self,
         scope: &Scope,

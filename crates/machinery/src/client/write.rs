@@ -1,8 +1,8 @@
 //! Writes.
 //!
 //! Guarantees
-//! - Each write asks the gate first, and again when its body is sent: a credential plugin, a connection and TLS can
-//!   lie in between.
+//! - Each write requests permission from the gate first, and again when its body is sent: a credential plugin, the
+//!   connection and TLS can take time in between.
 //! - A write is abandoned when its permission runs out, unless the gate has extended it in the meantime.
 
 use std::pin::pin;
@@ -30,7 +30,7 @@ impl Client {
     /// Creates an object (POST). Returns it as stored.
     ///
     /// # Errors
-    /// [`Error::is_already_exists`] if the name is taken; all that can go wrong with a write.
+    /// [`Error::is_already_exists`] if the name is taken; any other error of a write.
     pub async fn create<V: Resource>(
         &self,
         key: &ObjectKey,
@@ -40,12 +40,12 @@ impl Client {
         self.write("create", "POST", url, JSON, bytes(body)?).await
     }
 
-    /// Applies all fields that we own (server-side apply, forced). `body` contains apiVersion and kind. A
-    /// `metadata.uid` in it selects that object: if another one has the name, the API server reports an immutable
-    /// UID (422); if none has it, a conflict.
+    /// Applies the fields in `body` (server-side apply, forced), which must contain `apiVersion` and `kind`. A
+    /// `metadata.uid` in it selects that object. If another object has the name, the API server reports an immutable
+    /// UID (422); if no object has the name, a conflict.
     ///
     /// # Errors
-    /// [`Error::is_conflict`] if the UID's object was deleted; all that can go wrong with a write.
+    /// [`Error::is_conflict`] if the UID's object was deleted; any other error of a write.
     pub async fn apply<V: Resource>(
         &self,
         key: &ObjectKey,
@@ -55,11 +55,11 @@ impl Client {
         self.write("patch", "PATCH", url, APPLY, bytes(body)?).await
     }
 
-    /// Like [`Client::apply`], but takes over no field of another manager.
+    /// Like [`Client::apply`], but does not take over fields of other managers.
     ///
     /// # Errors
-    /// [`Error::is_conflict`] with [`Error::conflicting_fields`] if another manager has one of the fields with another
-    /// value; those of [`Client::apply`].
+    /// [`Error::is_conflict`] with [`Error::conflicting_fields`] if another manager owns one of the fields with a
+    /// different value; the errors of [`Client::apply`].
     pub async fn apply_unforced<V: Resource>(
         &self,
         key: &ObjectKey,
@@ -72,8 +72,8 @@ impl Client {
     /// Replaces an object (PUT). A `metadata.resourceVersion` or `metadata.uid` in `body` is a precondition.
     ///
     /// # Errors
-    /// [`Error::is_conflict`] if a precondition fails, [`Error::is_not_found`] if there is no such object; all that can
-    /// go wrong with a write.
+    /// [`Error::is_conflict`] if a precondition fails, [`Error::is_not_found`] if there is no such object; any other
+    /// error of a write.
     pub async fn update<V: Resource>(
         &self,
         key: &ObjectKey,
@@ -86,7 +86,7 @@ impl Client {
     /// Sets `spec.replicas` of the scale subresource.
     ///
     /// # Errors
-    /// All that can go wrong with a write.
+    /// Any error of a write.
     pub async fn scale<V: Resource>(&self, key: &ObjectKey, replicas: u32) -> Result<(), Error> {
         let kind = self.kind::<V>();
         let url = Url::object(&kind, key, Some("scale"))?;
@@ -95,11 +95,11 @@ impl Client {
         self.gated("patch", &kind, send("PATCH", url, MERGE, bytes(&body)?)?).await.map(drop)
     }
 
-    /// Creates an object by server-side apply; 409 if the name is taken. (resourceVersion "1" is older than any
-    /// object, so an existing one is a conflict. A UID would make an absent one a conflict, too.)
+    /// Creates an object by server-side apply. The resourceVersion "1" is older than any object, so an existing object
+    /// is a conflict (409). With a UID, a missing object would be a conflict, too.
     ///
     /// # Errors
-    /// [`Error::is_conflict`] if the name is taken; all that can go wrong with a write.
+    /// [`Error::is_conflict`] if the name is taken; any other error of a write.
     pub async fn apply_new<V: Resource>(
         &self,
         key: &ObjectKey,
@@ -118,7 +118,7 @@ impl Client {
     /// Sends a JSON merge patch.
     ///
     /// # Errors
-    /// All that can go wrong with a write.
+    /// Any error of a write.
     pub async fn merge_patch<V: Resource>(
         &self,
         key: &ObjectKey,
@@ -131,7 +131,7 @@ impl Client {
     /// Sends a JSON merge patch of the status subresource.
     ///
     /// # Errors
-    /// All that can go wrong with a write.
+    /// Any error of a write.
     pub async fn patch_status<V: Resource>(
         &self,
         key: &ObjectKey,
@@ -144,7 +144,7 @@ impl Client {
     /// Sends an RFC 6902 patch, for finalizers: `test`, then `add` or `remove`.
     ///
     /// # Errors
-    /// [`Error::is_invalid`] if a `test` fails; all that can go wrong with a write.
+    /// [`Error::is_invalid`] if a `test` fails; any other error of a write.
     pub async fn json_patch<V: Resource>(
         &self,
         key: &ObjectKey,
@@ -157,8 +157,8 @@ impl Client {
     /// Deletes the object that the preconditions select.
     ///
     /// # Errors
-    /// [`Error::is_conflict`] if a precondition does not hold, [`Error::is_not_found`] if there is
-    /// no such object; all that can go wrong with a write.
+    /// [`Error::is_conflict`] if a precondition does not hold, [`Error::is_not_found`] if there is no such object; any
+    /// other error of a write.
     pub async fn delete<V: Resource>(
         &self,
         key: &ObjectKey,
@@ -195,7 +195,7 @@ impl Client {
     /// Deletes all objects that `scope` selects, in the background.
     ///
     /// # Errors
-    /// All that can go wrong with a write.
+    /// Any error of a write.
     pub async fn delete_collection<V: Resource>(&self, scope: &Scope) -> Result<(), Error> {
         let kind = self.kind::<V>();
         let mut body =
@@ -239,7 +239,7 @@ impl Client {
         let answer = loop {
             match timeout(left, &mut call).await {
                 Ok(answer) => break answer,
-                // The lease can have been renewed meanwhile.
+                // The lease can have been renewed in the meantime.
                 Err(_) => left = permit.ask().map_err(|_| Error::Deadline(left))?,
             }
         };
@@ -267,8 +267,8 @@ impl Drop for Sent<'_> {
     }
 }
 
-/// Returns whether the API server refused the write. A code of 500 or more proves nothing: etcd can have been too
-/// slow, or a load balancer lost the connection.
+/// Returns whether the API server refused the write. A code of 500 or more proves nothing: etcd can have been too slow,
+/// or a load balancer can have lost the connection.
 fn is_refusal(answer: &Result<Bytes, Error>) -> bool {
     matches!(answer, Err(Error::Api { code: ..500, .. }))
 }

@@ -97,7 +97,7 @@ fn priority(initial: bool) -> Priority {
     if initial { Priority::Low } else { Priority::High }
 }
 
-/// Returns the old and the new state of the object.
+/// Returns the old state of the object, if any, and the new one.
 fn sides<V>(delta: &Delta<V>) -> (Option<&V>, &V) {
     match delta {
         Delta::Added(new) | Delta::Deleted(new) => (None, new),
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_mapping_may_look_into_a_store() {
+    async fn a_mapping_can_read_a_store() {
         let (mut writer, users) = store::new(vec![Index::new("uses", |thing: &Thing, each| {
             let owner = thing.meta.owner.as_ref();
             owner.into_iter().for_each(|owner| each(owner.name.clone()));
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_object_is_enqueued_in_the_band_of_its_delta() {
+    async fn an_object_is_enqueued_with_the_priority_of_its_delta() {
         let added = || Delta::Added(child(None));
         assert_eq!(enqueued(for_object, added(), false).await, people(&["ns/child"]));
         let initial = enqueued(for_object, added(), true).await;
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_controller_of_a_child_is_enqueued_by_group_and_kind_whatever_the_version() {
+    async fn the_controller_of_an_object_is_found_by_group_and_kind() {
         let owned = |handle| for_owner(handle, APP);
         for (owner, expected) in [
             (Some(("app.example.com/v1", "App", "web")), people(&["ns/web"])),
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_a_child_that_changes_hands_both_controllers_are_enqueued() {
+    async fn a_change_of_the_controller_enqueues_both_controllers() {
         let delta = Delta::Updated {
             old: child(Some(("app.example.com/v1", "App", "before"))),
             new: child(Some(("app.example.com/v1", "App", "after"))),
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_owner_of_a_child_may_be_cluster_scoped() {
+    async fn the_owner_of_an_object_can_be_cluster_scoped() {
         let kind = Kind { namespaced: false, ..APP };
         let delta = Delta::Added(child(Some(("app.example.com/v1", "App", "web"))));
         assert_eq!(
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn mapped_keys_of_both_sides_are_enqueued_once_each() {
+    async fn mapped_keys_of_old_and_new_state_are_enqueued_once() {
         let keys = |thing: &Thing| {
             let owner =
                 thing.meta.owner.as_ref().map(|owner| thing.meta.key.sibling(owner.name.clone()));

@@ -1,4 +1,4 @@
-//! Errors and how they are retried.
+//! Errors of a reconcile, and the classes that determine their retries.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::client;
 use crate::object::{Kind, ObjectKey, Resource};
 use crate::store::UnknownIndex;
 
-/// The name of an object that has to be deleted before another object can use it.
+/// The name of an object that must be deleted before another object can use it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Name {
     /// Its kind.
@@ -25,8 +25,8 @@ pub enum Class {
     Conflict,
     /// Refused by RBAC, quota or admission: retried slowly; manual action required.
     Forbidden,
-    /// An object that another owner manages has the desired name ([`Problem::waits_for`]): retried when it is deleted
-    /// or gets another controller, and as slowly as `Forbidden`, in case no watch reports that.
+    /// An object of another owner has the desired name ([`Problem::waits_for`]): retried when that object is deleted
+    /// or gets another controller. Also retried as slowly as `Forbidden`, in case no watch reports that.
     Waiting,
     /// The API server does not serve a kind: retried with pauses of up to 30 s; manual action required.
     NotServed,
@@ -40,23 +40,23 @@ impl Class {
         match error.code() {
             // The kind itself is missing, not an object.
             Some(404) if error.is_not_served() => Class::NotServed,
-            // Another manager has a field that is applied without force.
+            // Another manager owns a field that was applied without force.
             Some(409) if !error.conflicting_fields().is_empty() => Class::Forbidden,
             // The state that was read is out of date; the next reconcile reads the current state.
             Some(404 | 409) => Class::Conflict,
-            // Even invalid requests are retried, slowly: the policy that refuses them can change, a namespace being
-            // deleted can be created again, and a kind or a proxy can accept other requests later.
+            // Invalid requests are retried slowly: the policy, the namespace, the kind or the proxy that refuses them
+            // can change.
             Some(400 | 403 | 405 | 406 | 413 | 415 | 422) => Class::Forbidden,
             Some(500) if error.is_unmergeable() => Class::Forbidden,
             // An impossible name, or a body that is not JSON.
             None if matches!(error, client::Error::Request(_)) => Class::Terminal,
-            // This includes 401: the token was not renewed in time, which resolves itself.
+            // This includes 401: the token has expired, and a later request uses the renewed one.
             _ => Class::Transient,
         }
     }
 
-    /// Returns the order of urgency: what can end by itself, what waits for a name, what needs a person, and what is not
-    /// retried.
+    /// Returns the order of urgency: temporary problems first, then those that wait for a name, those that require
+    /// manual action, and those that are not retried.
     fn rank(self) -> u8 {
         match self {
             Class::Transient | Class::Conflict => 0,
@@ -76,7 +76,7 @@ impl Class {
         Class::Terminal,
     ];
 
-    /// A static word: metric label and Event reason.
+    /// Returns a static word, used as metric label and Event reason.
     pub fn as_str(self) -> &'static str {
         match self {
             Class::Transient => "Transient",
@@ -96,7 +96,7 @@ pub enum Problem {
     /// A problem that the reconciler describes itself.
     #[error("{message}")]
     Custom {
-        /// Its class, which determines how it is retried meanwhile.
+        /// Its class, which determines its retry.
         class: Class,
         /// One word for an Event.
         reason: &'static str,
@@ -142,8 +142,8 @@ pub enum Problem {
         /// Time until it is written again.
         wait: Duration,
     },
-    /// A problem that the reconciler has reported itself, such as in the status: no Event is published for it. It is
-    /// retried like the problem itself.
+    /// A problem that the reconciler has already reported, for example in the status. It is retried like the inner
+    /// problem, but no Event is published.
     #[error(transparent)]
     Reported(Box<Problem>),
     /// A failed call to the API server, with its purpose.
@@ -185,7 +185,7 @@ impl Problem {
         Problem::Custom { class: Class::Terminal, reason, message: message.into() }
     }
 
-    /// Creates a problem that persists until a user changes something else.
+    /// Creates a problem that persists until another object or a permission changes.
     pub fn forbidden(reason: &'static str, message: impl Into<String>) -> Problem {
         Problem::Custom { class: Class::Forbidden, reason, message: message.into() }
     }
@@ -196,13 +196,13 @@ impl Problem {
         Problem::NotOwned { owner: V::kind().kind.to_string(), name }
     }
 
-    /// Creates the problem for an object of kind `C` that has to be deleted first.
+    /// Creates the problem for an object of kind `C` that must be deleted first.
     pub(crate) fn terminating<C: Resource>(key: &ObjectKey) -> Problem {
         Problem::Terminating(Name { kind: C::kind(), key: key.clone() })
     }
 
-    /// Creates the problem for a field of a `C` that is changed again and again, or, without a field, for a `C` that is
-    /// deleted each time.
+    /// Creates the problem for a field of a `C` that another program keeps changing. Without a field, the program keeps
+    /// deleting the `C`.
     pub(crate) fn contested<C: Resource>(
         key: &ObjectKey,
         field: Option<String>,
@@ -211,9 +211,9 @@ impl Problem {
         Problem::Contested { name: Name { kind: C::kind(), key: key.clone() }, field, wait }
     }
 
-    /// Joins the problems of independent steps, such as those of many children: none is `Ok`. The most urgent one
-    /// determines the retry, first one that can end by itself, then one that waits for a name. The names of all are
-    /// waited for, unless the API server is away.
+    /// Joins the problems of independent steps, such as those of many owned objects. The most urgent problem determines
+    /// the retry: temporary problems come first, then those that wait for a name. The object is enqueued when any of
+    /// the awaited names becomes free, unless the API server is unreachable.
     ///
     /// # Errors
     /// If there is a problem.
@@ -227,7 +227,7 @@ impl Problem {
         }
     }
 
-    /// Marks this problem as reported by the reconciler itself.
+    /// Marks this problem as already reported by the reconciler.
     #[must_use]
     pub fn reported(self) -> Problem {
         Problem::Reported(Box::new(self))
@@ -243,13 +243,14 @@ impl Problem {
         }
     }
 
-    /// Creates a problem outside the API server that is expected to end. It is retried with backoff, like an outage of
-    /// the API server. `reason` is one word for an Event.
+    /// Creates a temporary problem outside the API server. It is retried with backoff, like an outage of the API
+    /// server. `reason` is one word for an Event.
     pub fn transient(reason: &'static str, message: impl Into<String>) -> Problem {
         Problem::Custom { class: Class::Transient, reason, message: message.into() }
     }
 
-    /// Returns the Event reason, one word. `None` if no user has to know, such as after a conflict or during an outage.
+    /// Returns the Event reason, one word. `None` for problems that do not concern users, such as conflicts and
+    /// outages.
     pub fn reason(&self) -> Option<&'static str> {
         let error = match self {
             Problem::Custom { reason, .. } => return Some(reason),
@@ -262,7 +263,7 @@ impl Problem {
             Problem::Api(error) => error,
         };
         match Class::of(error) {
-            // No retry helps, and the owner of the object does not see the log.
+            // No retry helps, and users cannot see the log.
             _ if matches!(error, client::Error::Decode { .. }) => Some("ErrUndecodable"),
             _ if matches!(error, client::Error::Request(_)) => Some("ErrRequest"),
             Class::Forbidden => Some("ErrRefused"),
@@ -280,7 +281,7 @@ impl From<UnknownIndex> for Problem {
 }
 
 impl Problem {
-    /// Returns its class, which determines how it is retried.
+    /// Returns its class, which determines its retry.
     pub fn class(&self) -> Class {
         match self {
             Problem::Custom { class, .. } => *class,
@@ -295,7 +296,7 @@ impl Problem {
         }
     }
 
-    /// Returns the wait that the server asked for (Retry-After), if any.
+    /// Returns the delay that the server requested (Retry-After), if any.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Problem::Several(all) => all.iter().filter_map(Problem::retry_after).max(),
@@ -304,8 +305,8 @@ impl Problem {
         }
     }
 
-    /// Returns the pause before the next retry, if it is known. Unlike a Retry-After, a change of the object or its
-    /// dependencies ends it.
+    /// Returns the delay before the next retry, if it is known. Unlike a Retry-After, it ends early if the object or
+    /// one of its dependencies changes.
     pub fn retry_in(&self) -> Option<Duration> {
         match self {
             Problem::Contested { wait, .. } => Some(*wait),
@@ -315,7 +316,7 @@ impl Problem {
         }
     }
 
-    /// Returns the names that have to become free.
+    /// Returns the names that must become free first.
     pub fn waits_for(&self) -> Vec<&Name> {
         match self {
             Problem::NotOwned { name, .. }
@@ -333,7 +334,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_answer_of_the_api_server_has_the_class_that_helps() {
+    fn each_api_error_has_its_class() {
         for (code, reason, expected) in [
             (404, "NotFound", Class::Conflict),
             (404, "", Class::NotServed),
@@ -360,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_problem_a_person_hears_if_only_a_person_can_help() {
+    fn each_problem_has_its_class_and_event_reason() {
         for (problem, class, reason) in [
             (Problem::terminal("ErrUnnamed", "name it"), Class::Terminal, Some("ErrUnnamed")),
             (Problem::forbidden("ErrExists", "rename it"), Class::Forbidden, Some("ErrExists")),

@@ -4,15 +4,15 @@
 //! - A key is reconciled by at most one worker at a time, and every request is followed by a reconcile that begins
 //!   later. Every change of an object is a request, including the controller's own writes: the reconcile after a write
 //!   finds nothing to do.
-//! - A reconcile that fails, panics or misses its deadline is retried after the backoff of its class ([`Retries`]). Its
-//!   worker is free at once, and other keys are not affected. A server's Retry-After is observed. A terminal error is
-//!   not retried until the object changes.
-//! - The last reconcile decides: success cancels an earlier retry or timer.
+//! - A reconcile that fails, panics or exceeds its deadline is retried after the backoff of its class ([`Retries`]).
+//!   Its worker is free at once, and other keys are not affected. The controller respects a server's Retry-After. A
+//!   terminal error is not retried until the object changes.
+//! - The last reconcile decides: if it succeeds, it cancels an earlier retry or timer.
 //! - A reconcile that blocks its thread cannot be dropped, but it is logged with its key and counted in a metric.
-//! - After shutdown no reconcile begins. Running ones have a limited time to end and are then dropped at an await
-//!   point. [`Controller::run`] returns when none is left, or reports how many could not be dropped. Waiting keys are
-//!   forgotten: after a restart, the initial list enqueues them again.
-//! - ERROR in the log means that an administrator has to act.
+//! - After shutdown, no reconcile begins. Running ones have a limited time to end and are then dropped at an await
+//!   point. [`Controller::run`] returns when none is left, or reports how many could not be dropped. Queued keys are
+//!   discarded: after a restart, the initial list enqueues them again.
+//! - ERROR in the log means that an administrator must act.
 
 mod error;
 mod policy;
@@ -34,10 +34,10 @@ use std::time::Duration;
 
 use crate::object::ObjectKey;
 
-/// Brings one object to its desired state.
+/// A reconciler, which brings one object to its desired state.
 pub trait Reconciler: Send + Sync + 'static {
-    /// Reconciles the object under `key`, which can be deleted: reads stores, decides, writes. It can be dropped at any
-    /// await point (deadline, shutdown), so it must be safe to repeat.
+    /// Reconciles the object under `key`, which may have been deleted. The call can be dropped at any await point
+    /// (deadline, shutdown), so it must be safe to repeat.
     fn reconcile(&self, key: &ObjectKey) -> impl Future<Output = Result<Action, Problem>> + Send;
 
     /// Returns how long to delay the reconcile of `key`, if at all. It is called before each reconcile. A delayed key
@@ -53,8 +53,8 @@ pub trait Reconciler: Send + Sync + 'static {
 pub enum Action {
     /// Wait for the next change.
     Done,
-    /// Reconcile again after this time, changed or not; after at least 0.1 s. Up to a tenth of the time, but at most a
-    /// minute, is added at random, so that objects created together are not always reconciled together.
+    /// Reconcile again after this time (at least 0.1 s), even without a change. A random delay of up to a tenth of the
+    /// time, at most a minute, spreads objects that were created together.
     RequeueAfter(Duration),
 }
 

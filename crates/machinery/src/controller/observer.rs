@@ -1,4 +1,4 @@
-//! Observers of a controller.
+//! The observer of a controller.
 
 use std::time::Duration;
 
@@ -17,14 +17,14 @@ pub enum Outcome {
     Failed(Class),
     /// A panic, which is a bug. Retried as a transient error.
     Panicked,
-    /// It missed its deadline and was dropped. Retried as a transient error.
+    /// It exceeded its deadline and was dropped. Retried as a transient error.
     TimedOut,
-    /// It was dropped, by shutdown or with its worker.
+    /// It was dropped by shutdown, or together with its worker.
     Dropped,
 }
 
-/// Receives the events of a controller; metrics implement it. Every method has an empty default and must neither block
-/// nor panic. The corresponding controller-runtime metrics are named.
+/// An observer of a controller, implemented by the metrics. Every method has an empty default and must neither block
+/// nor panic. The comments name the corresponding metrics of controller-runtime.
 pub trait Observer: Send + Sync + 'static {
     /// A controller starts (`controller_runtime_max_concurrent_reconciles`).
     fn running(&self, controller: &'static str, workers: usize) {
@@ -50,18 +50,18 @@ pub trait Observer: Send + Sync + 'static {
         let _ = (controller, key, outcome, took);
     }
 
-    /// A reconcile has blocked its thread for too long and still does. Called once for each stretch without an await,
-    /// from the watchdog's thread.
+    /// A reconcile has blocked its thread for too long and still does. The watchdog's thread calls this once for each
+    /// poll.
     fn blocked(&self, controller: &'static str) {
         let _ = controller;
     }
 }
 
-/// Observes nothing.
+/// An observer that ignores everything.
 impl Observer for () {}
 
 impl Outcome {
-    /// The label `result` of `controller_runtime_reconcile_total`.
+    /// Returns the label `result` of `controller_runtime_reconcile_total`.
     pub fn result(self) -> &'static str {
         match self {
             Outcome::Success => "success",

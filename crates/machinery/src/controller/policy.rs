@@ -13,20 +13,20 @@ use crate::workqueue::{Backoff, Retry};
 /// Backoffs of failures, by class. [`Class::Terminal`] is not retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retries {
-    /// Default 5 ms to 30 s. Also for reconciles that panic or miss their deadline. (client-go goes up to 1000 s: after
-    /// an outage, its keys wait for as long again as the outage lasted.)
+    /// Default 5 ms to 30 s. Also for reconciles that panic or exceed their deadline. (client-go's limit is 1000 s, so
+    /// after an outage its keys can wait as long again as the outage lasted.)
     pub transient: Backoff,
-    /// Default 5 ms to 1 s: the next reconcile reads the other client's write, once the store has it. After ten
-    /// consecutive conflicts, the store does not show the cause, and [`Retries::transient`] applies.
+    /// Default 5 ms to 1 s: the next reconcile sees the other client's write as soon as the store has it. After ten
+    /// consecutive conflicts, [`Retries::transient`] applies: the store does not show the cause.
     pub conflict: Backoff,
-    /// Default 1 s to 120 s, by the number of refusals only: nothing improves within milliseconds, but once permissions
-    /// are granted, users should not wait longer than two minutes. Also for [`Class::Waiting`].
+    /// Default 1 s to 120 s, by the number of refusals only. After permissions are granted, users wait two minutes at
+    /// most. Also for [`Class::Waiting`].
     pub forbidden: Backoff,
-    /// Default 1 s to 30 s, by the number of refusals only: no event reports that the kind is served now, and a retry
-    /// costs the API server little.
+    /// Default 1 s to 30 s, by the number of refusals only: no event reports that the kind is now served, and a retry
+    /// is cheap for the API server.
     pub not_served: Backoff,
-    /// Maximum of a server's Retry-After. Default 300 s: it also delays changes by users, and a wrong value must not do
-    /// that for a day.
+    /// Maximum of a server's Retry-After. Default 300 s: a Retry-After also delays changes by users, so a wrong value
+    /// must not apply for a day.
     pub retry_after_max: Duration,
 }
 
@@ -55,8 +55,8 @@ impl Retries {
             Class::Transient => self.transient,
             Class::Conflict if row.conflicts >= CONFLICTS => self.transient,
             Class::Conflict => self.conflict,
-            // The queue counts failures of all classes, but these delays grow with refusals only: otherwise the first
-            // refusal after a minute of outage would wait two minutes.
+            // The queue counts failures of all classes. If these delays grew with it, the first refusal after a minute
+            // of outage would wait two minutes.
             Class::Forbidden | Class::Waiting => {
                 Backoff::always(self.forbidden.delay(row.refusals.saturating_sub(1)))
             }
@@ -79,12 +79,12 @@ impl Retries {
 pub(super) struct FailureStreak {
     /// Condition whose end enqueues the key; `None` if its end is not observed.
     pub(super) wakes: Option<Wakes>,
-    /// End of the server's Retry-After. The pause can be longer; an earlier retry still respects this.
+    /// End of the server's Retry-After. The backoff can be longer, but no retry begins earlier.
     pub(super) asked: Option<Instant>,
-    /// Number of refusals: forbidden, a name taken or a kind not served, whatever other failures occur in between. One
-    /// within [`SECOND_LOOK`] of the last is the same refusal: its report in the status enqueues the key at once.
+    /// Number of refusals (forbidden, name taken, kind not served), counted across other failures. One within
+    /// [`SECOND_LOOK`] of the last is the same refusal: its report in the status enqueues the key at once.
     pub(super) refusals: u32,
-    /// Whether the last failure is one of `refusals`.
+    /// True if the last failure is counted in `refusals`.
     is_counted: bool,
     /// Time of the last counted refusal.
     refused_at: Option<Instant>,
@@ -92,8 +92,8 @@ pub(super) struct FailureStreak {
     pub(super) conflicts: u32,
 }
 
-/// Consecutive conflicts that are no longer a race with another client, but for example a kind without the status
-/// subresource, which always returns 404.
+/// Number of consecutive conflicts that indicates another cause than a race. For example, a kind without the status
+/// subresource always returns 404.
 const CONFLICTS: u32 = 10;
 
 /// See [`FailureStreak::refusals`]; half of the shortest backoff of a refusal.
@@ -102,9 +102,9 @@ const SECOND_LOOK: Duration = Duration::from_millis(500);
 /// Condition whose end enqueues a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Wakes {
-    /// The API server is away.
+    /// The API server is unreachable.
     Outage,
-    /// Names are taken.
+    /// Other objects have these names.
     Names(Box<[Name]>),
 }
 
@@ -112,12 +112,12 @@ pub(super) enum Wakes {
 #[derive(Debug, Default)]
 pub(super) struct Failing {
     rows: HashMap<ObjectKey, FailureStreak>,
-    /// Number of entries in `rows` that wait for a name: most deletions free no name that a key waits for.
+    /// Number of entries in `rows` that wait for a name, to skip the search: most deletions free no awaited name.
     named: usize,
     freed: VecDeque<(Instant, Name)>,
 }
 
-/// Number of freed names that are stored, for reconciles that saw them taken before.
+/// Number of stored names that became free, for running reconciles that still saw them taken.
 const FREED: usize = 64;
 
 impl Failing {
@@ -139,7 +139,7 @@ impl Failing {
         row.is_some()
     }
 
-    /// Returns the keys that wait for this name, or, without one, for the end of an outage.
+    /// Returns the keys that wait for this name. Without a name, returns those that wait for the end of an outage.
     pub(super) fn woken_by(
         &self,
         name: Option<&Name>,
@@ -159,7 +159,7 @@ impl Failing {
         self.freed.push_front((Instant::now(), name));
     }
 
-    /// Returns whether a name that the streak waits for became free after `began`, or can have.
+    /// Returns whether a name that the streak waits for became free after `began`, or may have.
     pub(super) fn is_over(&self, row: &FailureStreak, began: Instant) -> bool {
         let Some(Wakes::Names(names)) = &row.wakes else { return false };
         let mut since = self.freed.iter().take_while(|(at, _)| *at >= began);
@@ -202,10 +202,9 @@ impl FailureStreak {
     }
 }
 
-/// Returns the log level of a failure. ERROR means that an administrator has to act. It is logged once per streak, at
-/// the second refusal, because an API server that has just started briefly refuses requests until it has read its
-/// roles. A terminal error is reported in the status of the object; a taken name in an Event, and at INFO. WARN at
-/// the tenth consecutive conflict, which is no race any more.
+/// Returns the log level of a failure. ERROR means that an administrator must act. It is logged once per streak, at the
+/// second refusal: an API server that has just started refuses requests until it has read its roles. Terminal errors
+/// are reported in the status of the object, and taken names in an Event.
 pub(super) fn level(
     class: Class,
     &FailureStreak { refusals, is_counted, conflicts, .. }: &FailureStreak,
@@ -216,9 +215,9 @@ pub(super) fn level(
         Class::Forbidden | Class::NotServed if refusals == 2 => Level::ERROR,
         Class::Forbidden | Class::NotServed if refusals < 2 => Level::WARN,
         Class::Terminal => Level::WARN,
-        // Not at first: a child that is being deleted is gone soon.
+        // Not at first: an owned object that is being deleted soon frees its name.
         Class::Waiting if refusals == 2 && is_counted => Level::INFO,
-        // Otherwise, each key would write a line every half minute of an outage.
+        // Otherwise, each key would log a line every half minute during an outage.
         Class::Transient if failures.is_power_of_two() || failures == 0 => Level::WARN,
         Class::Forbidden
         | Class::NotServed
@@ -233,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_of_failures_is_told_as_an_error_once_at_the_second_refusal_whatever_came_between() {
+    fn a_failure_streak_logs_one_error_at_the_second_refusal() {
         use Class::{Conflict, Forbidden, Transient};
         let (mut row, mut errors, mut now) = (None, Vec::new(), Instant::now());
         let classes = [Transient, Forbidden, Transient, Conflict, Forbidden, Transient, Forbidden];
@@ -250,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn conflicts_without_an_end_are_told_once_and_tried_less_often() {
+    fn persistent_conflicts_are_logged_once_and_retried_less_often() {
         let (retries, mut row, mut told) = (Retries::default(), None, Vec::new());
         for conflict in 1..=20 {
             let after =
@@ -266,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn only_keys_that_wait_for_a_name_are_woken_by_it() {
+    fn a_name_enqueues_only_the_keys_that_wait_for_it() {
         let row =
             |class, names: &[&Name]| FailureStreak::after(None, class, None, names, Instant::now());
         let key = |name: &str| ObjectKey::new("ns", name);
@@ -286,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn however_long_an_outage_was_the_next_try_comes_within_half_a_minute() {
+    fn after_any_outage_the_next_retry_is_within_half_a_minute() {
         let row = FailureStreak::after(None, Class::Transient, None, &[], Instant::now());
         let retry = Retries::default().of(Class::Transient, &row, None).unwrap();
         for failures in 0..100 {

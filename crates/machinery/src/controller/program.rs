@@ -18,18 +18,17 @@ use crate::informer::{Builder, Informer};
 use crate::object::Resource;
 use crate::shutdown::Shutdown;
 
-/// Longest time for each stage after the controllers to stop. Stages are stopped one after another; tasks that exceed
-/// it are dropped. It is longer than releasing a Lease takes at most (2 s for an unanswered write, then two requests of
-/// 2 s each).
+/// Time limit for each stage after the controllers to stop; tasks that exceed it are dropped. Releasing a Lease takes 6
+/// s at most: 2 s for an unanswered write, then two requests of 2 s each.
 const LAST_STEPS: Duration = Duration::from_millis(6500);
 
-/// Runs informers, controllers and other tasks together.
+/// A program of informers, controllers and other tasks.
 ///
 /// - No reconcile begins before all informers have synced, or those that [`Program::controller_after`] waits for.
 /// - Shutdown is ordered: controllers drain ([`Options::drain`](super::Options::drain)); then the tasks stop, one after
 ///   another in the order they were added; then the informers; then the outer tasks.
-/// - A part that ends earlier shuts down the rest, in the same order, and its error is returned: restarting the process
-///   is better than running without it.
+/// - If a part ends early, the program shuts down the rest in the same order and returns the error: a restart of the
+///   process is better than running without the part.
 /// ```no_run
 /// # use controller_machinery::{controller::{Controller, Program, Reconciler}, informer::Builder};
 /// # use controller_machinery::{object::Resource, shutdown::Shutdown, store::Store};
@@ -66,12 +65,13 @@ pub enum ProgramError {
         /// Reason for its end.
         why: String,
     },
-    /// Two controllers have the same name, so their metrics and Events could not be told apart.
+    /// Two controllers have the same name, so their metrics and Events would be indistinguishable.
     #[error("two controllers are called {0:?}: give each its own name in Controller::new")]
     SameName(&'static str),
 }
 
-/// An error for `main` to return. Rust prints its `Debug` form, which is a sentence here: the error and its causes.
+/// An error that `main` can return. Rust prints its `Debug` form, which here is a sentence with the error and its
+/// causes.
 ///
 /// ```no_run
 /// # use controller_machinery::{client, controller::ExitError};
@@ -84,9 +84,9 @@ pub enum ProgramError {
 /// ```
 pub struct ExitError(String);
 
-/// A task that runs until it is asked to stop, with its name.
+/// A task that runs until its stop is requested, with its name.
 type Task = (String, Box<dyn FnOnce(Shutdown) -> BoxFuture<'static, Result<(), String>> + Send>);
-/// The run of a controller, from when it is ready until it is asked to stop.
+/// The run of a controller, from when it is ready until its stop is requested.
 type Work = Box<dyn FnOnce(Ready, Shutdown) -> BoxFuture<'static, ()> + Send>;
 /// Completes when reconciles can begin.
 type Ready = BoxFuture<'static, ()>;
@@ -100,7 +100,7 @@ struct Stage {
 // === impl Program ===
 
 impl Program {
-    /// An empty program.
+    /// Creates an empty program.
     pub fn new() -> Program {
         Program::default()
     }
@@ -112,7 +112,7 @@ impl Program {
         informer
     }
 
-    /// Also runs this informer.
+    /// Adds an informer.
     pub(crate) fn run_informer<V: Resource>(&mut self, informer: &Informer<V>) {
         self.synced.push(informer.synced().boxed());
         self.synced_except_forbidden.push(informer.synced_except_forbidden().boxed());
@@ -122,13 +122,13 @@ impl Program {
         self.informers.push((name, Box::new(|stop| task(stop).boxed())));
     }
 
-    /// Also runs this controller, once all informers are synced.
+    /// Adds a controller, which starts when all informers have synced.
     pub fn controller<R: Reconciler>(self, controller: Controller<R>) -> Program {
         self.add(controller, None)
     }
 
-    /// Also runs this controller, once `ready` returns. A controller that waits only for its own views works even if
-    /// another controller's kind cannot be listed.
+    /// Adds a controller, which starts when `ready` completes. A controller that waits only for its own views works
+    /// even if another controller's kind cannot be listed.
     pub fn controller_after<R: Reconciler>(
         self,
         ready: impl Future<Output = ()> + Send + 'static,
@@ -153,8 +153,8 @@ impl Program {
         self
     }
 
-    /// Also runs `task`, which controllers depend on, such as the sink of Events. It must end soon after its shutdown
-    /// is requested, and not before. `name` appears in messages.
+    /// Adds a task that controllers depend on, such as the sink of Events. It must end soon after its shutdown is
+    /// requested, and not before. `name` appears in messages.
     pub fn task<T>(
         mut self,
         name: impl Into<String>,
@@ -167,8 +167,8 @@ impl Program {
         self
     }
 
-    /// Also runs `task` until all else has ended, such as a server of metrics. As with [`Program::task`], it must not
-    /// end before it is asked to.
+    /// Adds a task that runs until everything else has ended, such as a server of metrics. As with [`Program::task`],
+    /// it must not end before its shutdown is requested.
     pub fn outer_task<T>(
         mut self,
         name: impl Into<String>,
@@ -181,12 +181,12 @@ impl Program {
         self
     }
 
-    /// Runs until `shutdown`, then until everything has ended or been dropped. Dropping the future
-    /// drops everything.
+    /// Runs until `shutdown` is requested and everything has ended or been dropped. Dropping the future drops
+    /// everything.
     ///
     /// # Errors
-    /// [`ProgramError::SameName`], before anything has begun; [`ProgramError::Died`] if a task ended early, after
-    /// `shutdown` was requested and everything else has ended.
+    /// [`ProgramError::SameName`], before anything starts; [`ProgramError::Died`] if a task ended early. The latter
+    /// requests `shutdown` and is returned after everything else has ended.
     pub async fn run(self, shutdown: Shutdown) -> Result<(), ProgramError> {
         self.check_names()?;
         let all_synced = join_all(self.synced).map(drop).shared();
@@ -202,7 +202,7 @@ impl Program {
         others.push(Stage::start(self.outer_tasks, Shutdown::manual()));
 
         let outcome = tokio::select! {
-            // First: an idle controller that ends because of the shutdown has not died.
+            // Checked first: an idle controller that ends because of the shutdown has not died.
             biased;
             () = shutdown.requested() => Ok(()),
             died = controllers.died() => Err(died),
@@ -236,7 +236,7 @@ impl fmt::Debug for Program {
     }
 }
 
-/// Logs once that each informer is synced in every namespace that it can list, and in one at least.
+/// Logs once that each informer has synced in all namespaces that it can list, at least one.
 async fn announce<T>(synced: impl Future<Output = T>) -> Infallible {
     synced.await;
     tracing::info!("Ready to work: all informers are synced");
@@ -271,7 +271,7 @@ impl Stage {
         for (name, task) in tasks {
             let stop = stop.clone();
             running.spawn(async move {
-                // A panic is reported with the name of its task, which is not restarted.
+                // A panic is reported with the name of its task.
                 let task = AssertUnwindSafe(async move { task(stop).await });
                 let outcome = task
                     .catch_unwind()
@@ -283,7 +283,7 @@ impl Stage {
         Stage { running, stop }
     }
 
-    /// Waits until a task ends, which none should do, and returns the reason.
+    /// Waits for a task that ends unexpectedly, and returns the reason.
     async fn died(&mut self) -> ProgramError {
         let Some(ended) = self.running.join_next().await else {
             return std::future::pending().await;
@@ -292,12 +292,12 @@ impl Stage {
         ProgramError::Died { name, why: outcome.err().unwrap_or_else(|| "it ended".to_owned()) }
     }
 
-    /// Requests the stop of all tasks and waits for their end.
+    /// Stops all tasks and waits for their end.
     async fn end(&mut self) {
         self.stop.request();
         while let Some(ended) = self.running.join_next().await {
             if let Ok((name, Err(why))) = ended {
-                tracing::warn!(task = name, why, "A task ended badly");
+                tracing::warn!(task = name, why, "A task failed");
             }
         }
     }

@@ -19,22 +19,22 @@ use crate::client::{Connectivity, Reconnected};
 use crate::object::ObjectKey;
 use crate::workqueue::{Backoff, Limits, Priority, Retry, WorkQueue};
 
-/// Time for reconciles dropped by shutdown to reach an await point. One that blocks its thread never does and is left
-/// running; tokio's runtime waits for that thread when it is dropped.
+/// Time for reconciles dropped by shutdown to reach an await point. A reconcile that blocks its thread never does and
+/// continues to run; tokio's runtime waits for that thread when it is dropped.
 const LET_GO: Duration = Duration::from_secs(1);
 
 /// Options of a controller.
 #[derive(Clone)]
 pub struct Options {
-    /// Number of concurrent reconciles. While another namespace waits, one has at most half of them. Default 4.
+    /// Number of concurrent reconciles. While other namespaces wait, one uses at most half of them. Default 4.
     pub workers: usize,
-    /// Time limit of a reconcile. Default 300 s: four writes that each take as long as the API server waits.
+    /// Time limit of a reconcile. Default 300 s: four writes that each take as long as the API server permits.
     pub deadline: Duration,
-    /// Longest wait of shutdown for running reconciles. Default 15 s: dropping the rest, the last Events and releasing
-    /// the Lease take up to 10 s more, and all of it has to fit into a kubelet's 30 s.
+    /// Longest wait of shutdown for running reconciles. Default 15 s: dropping the rest, writing the last Events and
+    /// releasing the Lease take up to 10 s more, and the kubelet sends SIGKILL after 30 s.
     pub drain: Duration,
-    /// A reconcile that blocks its thread for longer than this, without awaiting, is logged with its key; 0 disables
-    /// this. Default 5 s.
+    /// Time without an await after which a reconcile is logged, with its key, as blocking its thread. 0 disables this.
+    /// Default 5 s.
     pub blocked: Duration,
     /// Retries of failures.
     pub retries: Retries,
@@ -49,7 +49,7 @@ pub struct Options {
     pub queue_observer: Option<Arc<dyn crate::workqueue::Observer>>,
 }
 
-/// Runs a reconciler over the keys of a queue.
+/// A controller, which runs a reconciler over the keys of a queue.
 pub struct Controller<R> {
     core: Core<R>,
     options: Options,
@@ -67,7 +67,7 @@ pub struct Handle {
 pub struct Summary {
     /// Reconciles that ended.
     pub reconciles: u64,
-    /// Reconciles that were dropped, by shutdown or with their worker. The next reconcile of the key finishes their
+    /// Reconciles that were dropped, by shutdown or with their worker. The next reconcile of the key completes their
     /// work.
     pub dropped: u64,
     /// Reconciles that could not be dropped, because they block their threads.
@@ -95,8 +95,8 @@ impl Default for Options {
 // === impl Controller ===
 
 impl<R: Reconciler> Controller<R> {
-    /// Creates a controller that is not running yet; its queue already accepts keys. `name` is a label of its metrics
-    /// and logs.
+    /// Creates a controller that is not running yet. Its queue already accepts keys. `name` is a label in metrics and
+    /// logs.
     pub fn new(name: &'static str, reconciler: R, options: Options) -> Controller<R> {
         let core = Core {
             name,
@@ -116,7 +116,7 @@ impl<R: Reconciler> Controller<R> {
         Controller { core, options }
     }
 
-    /// Its name in metrics and logs.
+    /// Returns its name in metrics and logs.
     pub fn name(&self) -> &'static str {
         self.core.name
     }
@@ -127,8 +127,8 @@ impl<R: Reconciler> Controller<R> {
         Handle { queue: queue.clone(), failing: failing.clone() }
     }
 
-    /// Runs until `shutdown` is ready. Then no reconcile begins, running ones have [`Options::drain`] to end, and the
-    /// rest are dropped. Dropping the future drops all reconciles.
+    /// Runs until `shutdown` completes. Then no reconcile begins, running ones have [`Options::drain`] to end, and the
+    /// rest is dropped. Dropping the future drops all reconciles.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Summary {
         let handle = self.handle();
         let (name, options) = (self.core.name, self.options);
@@ -157,10 +157,10 @@ impl<R: Reconciler> Controller<R> {
                 }
                 Some(ended) = workers.join_next() => ended,
             };
-            // A reconcile cannot cause this; an observer can.
+            // Only an observer can cause this, not a reconcile.
             if let Err(error) = ended {
                 tracing::error!(controller = name, %error, "a worker died and is replaced");
-                // With its predecessor's heartbeat, which the watchdog watches.
+                // It takes over the heartbeat, which the watchdog checks.
                 let heartbeat = at.remove(&error.id()).unwrap_or_default();
                 at.insert(
                     workers.spawn(Arc::clone(&core).work(Arc::clone(&heartbeat))).id(),
@@ -171,7 +171,7 @@ impl<R: Reconciler> Controller<R> {
         core.queue.shut_down();
         if timeout(options.drain, ended(&mut workers)).await.is_err() {
             workers.abort_all();
-            // The summary reports those that are left.
+            // The summary reports the remaining ones.
             let _ = timeout(LET_GO, ended(&mut workers)).await;
         }
         let summary = Summary {
@@ -185,7 +185,7 @@ impl<R: Reconciler> Controller<R> {
     }
 }
 
-/// Waits for the next return of the API server.
+/// Waits until the API server responds again after an outage.
 async fn returned(reconnected: &mut Option<Reconnected>) {
     match reconnected {
         Some(reconnected) => reconnected.next().await,
@@ -211,7 +211,7 @@ impl Handle {
     }
 
     /// Enqueues every key whose last reconcile waited for this name ([`Class::Waiting`](super::Class::Waiting)),
-    /// because it has become free. One of them gets it.
+    /// because the name has become free. One of the keys gets it.
     pub fn wake_waiting(&self, name: &Name) {
         self.wake(Some(name), |_| {});
     }
@@ -222,8 +222,8 @@ impl Handle {
         self.wake(None, |key| self.queue.forget(key));
     }
 
-    /// Enqueues every key whose reason to fail is over, after `before`, or after its Retry-After. The lock is kept, so
-    /// that no reconcile ends in between with another failure.
+    /// Calls `before` for every key whose reason to fail is over, and enqueues it, after its Retry-After if it has one.
+    /// Holds the lock, so that no reconcile ends in between with another failure.
     fn wake(&self, freed: Option<&Name>, before: impl Fn(&ObjectKey)) {
         let mut failing = self.failing.lock();
         if let Some(name) = freed {
@@ -232,7 +232,7 @@ impl Handle {
         for (key, row) in failing.woken_by(freed) {
             let asked = row.asked.map(|until| until.saturating_duration_since(Instant::now()));
             match asked.filter(|left| !left.is_zero()) {
-                // The backoff ends, but not the Retry-After. Forgetting the key would end that, too: a key that was
+                // Only the backoff ends. If the key were forgotten, the Retry-After would end, too, and a key that was
                 // added meanwhile would run at once.
                 Some(at_least) => {
                     let retry = Retry { backoff: Backoff::always(Duration::ZERO), at_least };

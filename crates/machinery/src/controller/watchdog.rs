@@ -1,9 +1,9 @@
 //! Detection of reconciles that block their threads.
 //!
-//! A deadline can drop a reconcile only where it awaits. One that computes or blocks without awaiting keeps its thread,
-//! and every other task on that thread, including timers. Only another thread with its own clock can detect that:
-//! tokio's clock can stand still. If the blocked thread drove tokio's timers and sockets, idle threads do not take this
-//! over, because tokio wakes them only for new tasks. So the watchdog spawns an empty task.
+//! A deadline can drop a reconcile only where it awaits. A reconcile that computes or blocks without awaiting blocks
+//! its thread and all tasks on it, including timers. Only another thread with its own clock can detect that, because
+//! tokio's clock can stand still. If the blocked thread drove tokio's timers and sockets, no idle thread takes this
+//! over: tokio wakes idle threads only for new tasks. So the watchdog spawns an empty task.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -26,13 +26,13 @@ const LEAST: Duration = Duration::from_millis(1);
 /// State of a worker for the watchdog.
 #[derive(Default)]
 pub(super) struct Heartbeat {
-    /// Milliseconds on CLOCK_MONOTONIC when the poll under way began; 0 between polls.
+    /// Milliseconds on CLOCK_MONOTONIC when the current poll began; 0 between polls.
     polling_since: AtomicU64,
     /// The key being reconciled.
     key: Mutex<Option<ObjectKey>>,
 }
 
-/// Watches heartbeats until it is dropped.
+/// A thread that watches heartbeats until this is dropped.
 pub(super) struct Watchdog {
     _stop: Sender<()>,
 }
@@ -43,7 +43,7 @@ pub(super) struct Watched<F> {
     pub(super) heartbeat: Arc<Heartbeat>,
 }
 
-/// Clears the heartbeat's mark, however the poll ends.
+/// A poll in progress. Drop clears the heartbeat's mark, even after a panic.
 struct Polling<'a>(&'a Heartbeat);
 
 // === impl Heartbeat ===
@@ -54,7 +54,7 @@ impl Heartbeat {
         *self.key.lock() = Some(key.clone());
     }
 
-    /// Returns whether the poll under way has taken longer than `limit`.
+    /// Returns whether the current poll has taken longer than `limit`.
     fn blocks(&self, limit: Duration) -> bool {
         let since = self.polling_since.load(Ordering::Relaxed);
         since != 0 && Duration::from_millis(now().saturating_sub(since)) > limit
@@ -79,7 +79,7 @@ impl Watchdog {
         let (runtime, tick) = (Handle::try_current().ok(), (limit / 4).max(LEAST));
         let watch = move || {
             let mut told = vec![0; posts.len()];
-            // Dropping the watchdog ends this; nothing is ever sent.
+            // Nothing is ever sent: dropping the watchdog ends the loop.
             while stopped.recv_timeout(tick) == Err(RecvTimeoutError::Timeout) {
                 if let Some(runtime) =
                     runtime.as_ref().filter(|_| posts.iter().any(|p| p.blocks(tick)))
@@ -132,7 +132,7 @@ impl Drop for Polling<'_> {
     }
 }
 
-/// Milliseconds on CLOCK_MONOTONIC, never 0.
+/// Returns the milliseconds on CLOCK_MONOTONIC, never 0.
 fn now() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     (now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000).max(1)

@@ -21,7 +21,7 @@ use crate::workqueue::{Backoff, Retry, WorkItem, WorkQueue};
 
 /// Fraction of a RequeueAfter up to which a random time is added, see [`Action::RequeueAfter`].
 const REQUEUE_JITTER: f64 = 0.1;
-/// The longest random time: a day that is a tenth too long is no longer a day.
+/// The longest random time in seconds: a tenth of a day would be too long.
 const REQUEUE_JITTER_AT_MOST: f64 = 60.0;
 /// The shortest RequeueAfter.
 const REQUEUE_AT_LEAST: Duration = Duration::from_millis(100);
@@ -59,7 +59,7 @@ struct Pass<'a, R: Reconciler> {
 // === impl Core ===
 
 impl<R: Reconciler> Core<R> {
-    /// Works until the queue is shut down.
+    /// Reconciles keys until the queue is shut down.
     pub(super) async fn work(self: Arc<Self>, heartbeat: Arc<Heartbeat>) {
         let mut next = self.queue.get().await;
         while let Some(taken) = next {
@@ -68,7 +68,7 @@ impl<R: Reconciler> Core<R> {
                 "reconcile",
                 controller = self.name,
                 namespace = %key.namespace(),
-                // Not `name`: a JSON log line has the span's own name under that.
+                // Not `name`: in JSON log lines, that is the span's own name.
                 object = %key.name(),
                 id = %format_args!("{:016x}", fastrand::u64(..)),
                 result = Empty,
@@ -77,7 +77,7 @@ impl<R: Reconciler> Core<R> {
                 otel.status_description = Empty,
             );
             self.pass(&taken, &heartbeat).instrument(span).await;
-            // Without this, reconciles that never wait would keep the thread from other tasks.
+            // Without this, reconciles that never wait would starve the other tasks of the thread.
             tokio::task::consume_budget().await;
             next = self.queue.done_and_get(taken).await;
         }
@@ -92,7 +92,7 @@ impl<R: Reconciler> Core<R> {
         self.observer.started(self.name);
         heartbeat.over(key);
         let ended = self.reconcile(key, heartbeat).await;
-        // The methods of an error can panic, too.
+        // The methods of an error can panic.
         let concluded = catch_unwind(AssertUnwindSafe(|| self.conclude(key, pass.began, ended)));
         pass.outcome = concluded.unwrap_or_else(|panic| self.panicked(key, &*panic));
     }
@@ -103,8 +103,7 @@ impl<R: Reconciler> Core<R> {
             let watched = Watched { pass: Box::pin(pass), heartbeat: Arc::clone(heartbeat) };
             tokio::time::timeout(self.deadline, watched).await
         };
-        // Around the timeout, because a reconcile can also panic while being dropped. After a panic only the message is
-        // used.
+        // This encloses the timeout because a reconcile can also panic while it is dropped.
         match AssertUnwindSafe(bounded).catch_unwind().await {
             Ok(Ok(returned)) => Ended::Returned(returned),
             Ok(Err(_)) => Ended::TimedOut,
@@ -142,7 +141,7 @@ impl<R: Reconciler> Core<R> {
         match action {
             Action::Done => Outcome::Success,
             Action::RequeueAfter(delay) => {
-                // A wait that is already over must not become a busy loop.
+                // A delay of zero must not cause a busy loop.
                 let delay = delay.max(REQUEUE_AT_LEAST);
                 let most = (delay.as_secs_f64() * REQUEUE_JITTER).min(REQUEUE_JITTER_AT_MOST);
                 let jitter = Duration::from_secs_f64(most * fastrand::f64());
@@ -153,8 +152,8 @@ impl<R: Reconciler> Core<R> {
         }
     }
 
-    /// Schedules the retry of a reconcile that started at `began`, and logs its problem. `loudness`: level of the log
-    /// line, if the class does not determine it.
+    /// Schedules the retry of a reconcile that started at `began`, and logs its problem. `loudness` overrides the log
+    /// level of the class.
     fn failed(&self, key: &ObjectKey, began: Instant, problem: &Problem, loudness: Option<Level>) {
         let (class, retry_after) = (problem.class(), problem.retry_after());
         let row = {
@@ -190,7 +189,7 @@ impl<R: Reconciler> Core<R> {
         }
     }
 
-    /// Cancels retries and timers of earlier reconciles, and removes the failure streak.
+    /// Cancels the retries and timers of earlier reconciles, and removes the failure streak.
     fn clear_retries(&self, key: &ObjectKey) {
         self.queue.forget(key);
         self.failing.lock().remove(key);
@@ -203,7 +202,7 @@ impl<R: Reconciler> Drop for Pass<'_, R> {
     fn drop(&mut self) {
         let counter = match self.outcome {
             Outcome::Dropped => {
-                // After shutdown the queue ignores this; otherwise the worker itself was dropped.
+                // After shutdown, the queue ignores this. Otherwise, the worker itself was dropped.
                 let retry = Retry { backoff: self.core.retries.transient, ..Retry::default() };
                 self.core.queue.add_rate_limited(self.key, retry);
                 &self.core.dropped
@@ -228,12 +227,12 @@ fn record(outcome: Outcome) {
         Outcome::Dropped => "Dropped",
     };
     span.record("error.type", class);
-    // In this order: tracing-opentelemetry drops the description when it sets the status code.
+    // The order matters: tracing-opentelemetry drops the description when it sets the status code.
     span.record("otel.status_code", "ERROR");
     span.record("otel.status_description", class);
 }
 
-/// An error and its sources. The text of a source is omitted if the text before it ends with it.
+/// An error and its sources. Omits the text of a source if the preceding text ends with it.
 pub(super) struct Chain<'a>(pub(super) &'a dyn std::error::Error);
 
 impl fmt::Display for Chain<'_> {
@@ -253,7 +252,7 @@ impl fmt::Display for Chain<'_> {
     }
 }
 
-/// The message of a panic.
+/// Returns the message of a panic.
 pub(super) fn message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
@@ -272,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_error_comes_from_is_said_once() {
+    fn the_source_of_an_error_is_printed_once() {
         let because =
             |said, source: Option<Because>| Because { said, source: source.map(Box::new) };
         let root = || because("no route", None);

@@ -42,7 +42,7 @@ pub(super) enum Verdict {
     Dropped(Dropped),
 }
 
-/// One write to do.
+/// One write.
 #[derive(Debug, Clone)]
 pub(super) struct Job {
     pub(super) series: Arc<Series>,
@@ -54,7 +54,7 @@ pub(super) struct Job {
     pub(super) last: Timestamp,
     /// Number of occurrences.
     pub(super) count: u32,
-    /// The API server has the Event: raise its count instead of creating it.
+    /// True if the API server has the Event: its count is raised instead of creating it.
     pub(super) exists: bool,
 }
 
@@ -71,15 +71,15 @@ pub(super) enum Outcome {
 
 /// Decides which Events are written. Its maps and its queue are bounded.
 pub(super) struct Correlator {
-    /// Every key of `queue` is in `series`, in state `Queued`, exactly once; no other entry is in that state. Only
-    /// `Idle` entries are removed.
+    /// The keys of all entries of `series` in state `Queued`, each exactly once. Only `Idle` entries are removed from
+    /// `series`.
     queue: VecDeque<Arc<Series>>,
     series: Recent<Arc<Series>, Entry>,
     budgets: Recent<(Regarding, Type), Budget>,
     names: Names,
     /// Number of entries that are not `Idle`.
     busy: usize,
-    /// The same by namespace.
+    /// Number of entries that are not `Idle`, by namespace.
     by_namespace: HashMap<InternedStr, usize>,
 }
 
@@ -92,7 +92,7 @@ struct Budget {
 struct Names {
     /// Distinguishes this process's names from those of others.
     instance: u32,
-    /// Stamp of the last name: strictly increasing, so that no two Events get the same name.
+    /// Stamp of the last name. It increases strictly, so that no two Events get the same name.
     stamp: u64,
 }
 
@@ -110,20 +110,20 @@ struct Entry {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// No write is due, though `count` can be ahead of `written`.
+    /// No write is due, but `count` can be ahead of `written`.
     Idle,
     /// In the queue.
     Queued,
     /// A write is running.
     Writing,
-    /// A write is running, and another is due after it.
+    /// A write is running, and another one is due after it.
     WritingAgain,
 }
 
 // === impl Correlator ===
 
 impl Correlator {
-    /// `instance` distinguishes the names of this process's Events from those of other processes.
+    /// Creates a correlator. `instance` distinguishes the names of this process's Events from those of other processes.
     pub(super) fn new(instance: u32) -> Correlator {
         Correlator {
             queue: VecDeque::new(),
@@ -181,13 +181,13 @@ impl Correlator {
         match outcome {
             Outcome::Written => entry.written = entry.sent,
             Outcome::Expired => {
-                // The expired Event has counted its share.
+                // The expired Event contains the rest of the count.
                 entry.count = (entry.count - entry.written).max(1);
                 entry.written = 0;
                 entry.first = entry.last;
                 entry.name = self.names.next(series, entry.last);
             }
-            // The count stays and is sent with the next occurrence.
+            // The next occurrence sends the count.
             Outcome::Failed => {}
         }
         if again || outcome == Outcome::Expired {
@@ -208,7 +208,7 @@ impl Correlator {
     fn repeat(&mut self, series: &Arc<Series>, now: Instant, wall: Timestamp) {
         let Some(entry) = self.series.get_mut(series) else { return };
         entry.count = entry.count.saturating_add(1);
-        // A wall clock can go back; the series must not.
+        // A wall clock can be set back, but the times of a series must increase.
         entry.last = entry.last.max(wall);
         match entry.state {
             State::Queued | State::WritingAgain => {}
@@ -216,7 +216,7 @@ impl Correlator {
                 let idle = entry.state == State::Idle;
                 let least = if entry.written == 0 { 1 } else { RESERVE + 1 };
                 if (idle && !self.has_room(series)) || !self.pay(&series.group, least, now) {
-                    // The count is sent with the next permitted write.
+                    // The next permitted write sends the count.
                 } else if idle {
                     self.enqueue(series);
                 } else if let Some(entry) = self.series.get_mut(series) {
@@ -293,9 +293,9 @@ impl Budget {
 }
 
 impl Names {
-    /// Returns a name that no other Event has. Every attempt to write the Event uses it.
+    /// Returns a unique name for an Event. Every attempt to write the Event uses the same name.
     fn next(&mut self, series: &Series, wall: Timestamp) -> String {
-        // Microseconds since 1970, or one more than last time.
+        // Microseconds since 1970, or one more than the last stamp.
         let micros = u64::try_from(wall.as_microsecond()).unwrap_or_default();
         self.stamp = micros.max(self.stamp + 1);
         text::name(series.group.regarding.key.name(), self.instance, self.stamp)

@@ -1,24 +1,24 @@
 //! Kubernetes Events, as shown by `kubectl describe`.
 //!
 //! Guarantees
-//! - [`Recorder::publish`] never waits, never fails and does no I/O: it only takes a lock for microseconds. One task,
-//!   [`Sink::run`], sends requests to the API server.
+//! - [`Recorder::publish`] never waits, never fails and does no I/O: it only holds a lock for microseconds. Only the
+//!   task [`Sink::run`] sends requests to the API server.
 //! - Bounded: at most [`QUEUE`] Events wait to be written, [`QUEUE_OF_ONE`] of one namespace. Events beyond that are
 //!   dropped and counted. At most [`MEMORY`] series are stored; a note is cut at 1,024 bytes.
-//! - A repeated occurrence creates no Event: it raises `series.count` of the existing one, in one PATCH for all waiting
-//!   repetitions.
+//! - A repeated occurrence creates no Event, but raises `series.count` of the existing one. One PATCH covers all
+//!   waiting repetitions.
 //! - A new note creates a new Event, because a written note is immutable (k8s.io/kubernetes/pkg/apis/core/validation).
-//! - Spam is limited per object and type: [`BURST`] writes, then one per [`REFILL`], both as in
-//!   client-go's EventCorrelator; repetitions leave the last [`RESERVE`] to new Events.
+//! - Writes are limited per object and type to [`BURST`], then one per [`REFILL`], as in client-go's EventCorrelator.
+//!   Repetitions leave the last [`RESERVE`] to new Events.
 //! - A write without a response, or that the server cannot handle now, is tried [`TRIES`] times, then dropped and
-//!   counted; a refused one is dropped at once. A namespace uses at most [`WRITERS_OF_ONE`] of the writers. An Event
-//!   that has expired on the server (404) is created again. A create without a response is repeated under the same
-//!   name, so it never creates two.
+//!   counted. A refused write is dropped at once. A namespace uses at most [`WRITERS_OF_ONE`] of the writers.
+//! - An Event that has expired on the server (404) is created again. A create without a response is repeated under the
+//!   same name, so it never creates two Events.
 //! - At shutdown, waiting Events are written, for at most [`FLUSH`].
-//! - Text from outside is harmless: control and direction-changing characters become spaces.
+//! - Control characters and characters that change the text direction become spaces.
 //!
 //! Caveats
-//! - Events are best effort and expire (one hour by default). Important information is also in `status`.
+//! - Events are best effort and expire (one hour by default). Report important information in `status`, too.
 //! - Events pass the client's gate like all writes: a process that does not lead drops them.
 
 mod text;
@@ -51,7 +51,7 @@ pub const REFILL: Duration = Duration::from_secs(300);
 pub const RESERVE: u32 = 10;
 /// Number of concurrent writes. (client-go makes one at a time.)
 pub(crate) const WRITERS: usize = 8;
-/// Limit of concurrent writes of one namespace: one whose webhook hangs must not block the others.
+/// Limit of concurrent writes of one namespace: a namespace whose webhook hangs must not block the others.
 pub const WRITERS_OF_ONE: usize = 2;
 /// Number of attempts of a write.
 pub const TRIES: u32 = 3;
@@ -59,8 +59,8 @@ pub const TRIES: u32 = 3;
 pub const FLUSH: Duration = Duration::from_secs(3);
 
 /// Creates a recorder and its sink, which must run for Events to be written. `instance` is this process's name (pod
-/// name, host name), cut at 128 bytes. The recorder's controller has the name of the program: see
-/// [`Recorder::for_controller`].
+/// name, host name), truncated to 128 bytes. The recorder's controller is the program; see
+/// [`Recorder::for_controller`] for others.
 pub fn new(
     program: impl Into<Identity>,
     instance: &str,

@@ -6,8 +6,8 @@ use hashbrown::HashMap;
 
 /// A map of at most `capacity` entries; the least recently used ones are removed first.
 ///
-/// A full map drops an eighth of them at once: finding the oldest reads all entries, so many insertions share its cost,
-/// and no linked list is needed.
+/// A full map drops an eighth of its entries at once. The search for the oldest entries reads all of them, and many
+/// insertions share its cost, so no linked list is needed.
 pub(super) struct Recent<K, V> {
     entries: HashMap<K, Slot<V>>,
     capacity: usize,
@@ -25,7 +25,7 @@ impl<K: Hash + Eq, V> Recent<K, V> {
         Recent { entries: HashMap::new(), capacity, uses: 0 }
     }
 
-    /// Returns the value under `key` and makes it the most recently used.
+    /// Returns the value under `key` and marks it as the most recently used.
     pub(super) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         let slot = self.entries.get_mut(key)?;
         self.uses += 1;
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_never_holds_more_than_its_capacity_and_keeps_what_is_used() {
+    fn the_map_never_exceeds_its_capacity_and_keeps_used_entries() {
         let mut recent = Recent::new(64);
         for i in 0..10_000 {
             recent.insert(i, (), |_| false);
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_pinned_stays() {
+    fn pinned_entries_stay() {
         let mut recent = Recent::new(16);
         recent.insert(0, true, |pinned| *pinned);
         for i in 1..1_000 {

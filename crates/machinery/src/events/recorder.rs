@@ -1,4 +1,4 @@
-//! The recorder, with which other modules publish Events.
+//! The recorder, which publishes Events for other modules.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::clock;
 use crate::identity::Identity;
 use crate::object::{InternedStr, Kind, ObjectKey, Resource, Uid};
 
-/// Normal or Warning.
+/// The type of an Event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Type {
-    /// Nothing is wrong.
+    /// Information about an expected change.
     Normal,
     /// A problem that a healthy cluster does not have.
     Warning,
@@ -34,14 +34,14 @@ pub struct Regarding {
     pub uid: Uid,
 }
 
-/// Publishes Events of one controller. Never blocks, never fails; cheap to clone.
+/// A recorder of one controller's Events. Never blocks, never fails; cheap to clone.
 #[derive(Clone)]
 pub struct Recorder {
     pub(super) shared: Arc<Shared>,
     pub(super) controller: &'static str,
 }
 
-/// Observes Events; metrics implement it. Every method has an empty default and must not block:
+/// An observer of Events, implemented by the metrics. Every method has an empty default and must not block, because
 /// publishers call it.
 pub trait Observer: Send + Sync + 'static {
     /// A new Event was accepted and will be written.
@@ -54,13 +54,13 @@ pub trait Observer: Send + Sync + 'static {
         let _ = (controller, kind, reason);
     }
 
-    /// An occurrence was lost, or a write for several.
+    /// An occurrence was lost, or a write that covers several.
     fn dropped(&self, why: Dropped) {
         let _ = why;
     }
 }
 
-/// Observes nothing.
+/// An observer that ignores everything.
 impl Observer for () {}
 
 /// Reason for the loss of an Event.
@@ -75,7 +75,7 @@ pub enum Dropped {
     Failed,
     /// RBAC does not allow it.
     Forbidden,
-    /// This process is not permitted to write now.
+    /// This process does not lead.
     NotLeading,
     /// The namespace is being deleted or does not exist.
     NamespaceGone,
@@ -129,7 +129,7 @@ impl Shared {
 // === impl Dropped ===
 
 impl Dropped {
-    /// One static word, for metric labels.
+    /// Returns a static word for metric labels.
     pub fn as_str(self) -> &'static str {
         match self {
             Dropped::QueueFull => "QueueFull",
@@ -201,8 +201,8 @@ impl Recorder {
         self.shared.wake.notify_one();
     }
 
-    /// Returns the occurrences that wait to be written, oldest first. Without a running sink, these are all published
-    /// ones, repetitions once.
+    /// Returns the occurrences that wait to be written, oldest first, with repetitions only once. Without a running
+    /// sink, these are all published occurrences.
     pub fn waiting(&self) -> Vec<Occurrence> {
         let correlator = self.shared.correlator.lock();
         let waiting = correlator.iter().flat_map(Correlator::waiting);

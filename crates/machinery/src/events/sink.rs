@@ -18,14 +18,14 @@ use crate::object::InternedStr;
 
 /// Pause before the second attempt; doubled before the third.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Maximum of a server's Retry-After; an Event is not worth a longer wait.
+/// Maximum of a server's Retry-After: Events do not justify a longer wait.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// Writer of Events. There is only one, and it must run for Events to be written.
+/// The writer of Events. It must run for Events to be written.
 #[must_use = "Events are written only while the sink runs"]
 pub struct Sink {
     shared: Arc<Shared>,
-    /// RBAC refused a write and this was logged: not again until a write succeeds.
+    /// True if a refusal by RBAC was logged: it is not logged again until a write succeeds.
     forbidden: bool,
 }
 
@@ -72,8 +72,8 @@ impl Sink {
         Sink { shared, forbidden: false }
     }
 
-    /// Writes Events until `stop`, then waiting ones, for at most [`FLUSH`]. `stop` should come after the workers have
-    /// drained and before leadership is released: Events are writes, too.
+    /// Writes Events until `stop`, then the waiting ones, for at most [`FLUSH`]. `stop` must complete after the workers
+    /// have drained and before leadership is released, because Events are writes, too.
     pub async fn run(self, client: Client, stop: impl Future<Output = ()> + Send) {
         self.run_with(&client, stop).await;
     }
@@ -138,7 +138,7 @@ async fn write(api: &impl Api, mut job: Job, by: &Shared) -> Ended {
         };
         let Err(error) = result else { return (job.series, Ok(())) };
         match meaning(&error, job.exists) {
-            // The create that succeeded may have had a lower count.
+            // The stored Event can have a lower count.
             Meaning::Written if job.count > 1 => job.exists = true,
             Meaning::Written => return (job.series, Ok(())),
             Meaning::Expired => break Refusal::Expired,
@@ -162,14 +162,14 @@ fn meaning(error: &Error, exists: bool) -> Meaning {
         Error::Api { code: 403, message, .. } if message.contains("it is being terminated") => {
             Meaning::Lost(Dropped::NamespaceGone)
         }
-        // Not a missing permission: a quota of Events, or a policy.
+        // A quota of Events or a policy, not a missing permission.
         error if error.is_quota_exceeded() || error.is_denied() => Meaning::Lost(Dropped::Failed),
         Error::Api { code: 403, .. } => Meaning::Lost(Dropped::Forbidden),
         Error::Api { code: 401 | 409 | 429 | 500.., retry_after, .. } => {
             Meaning::Again(retry_after.unwrap_or_default())
         }
         Error::Api { .. } => Meaning::Lost(Dropped::Failed),
-        // No response: it may have been written; its name makes a second attempt safe.
+        // Without a response, it may have been written. Its name makes a second attempt safe.
         _ => Meaning::Again(Duration::ZERO),
     }
 }
@@ -198,7 +198,7 @@ fn finish(shared: &Shared, forbidden: &mut bool, (series, result): Ended) {
     }
 }
 
-/// Counts waiting and running writes as lost. Later Events are lost, too.
+/// Closes the recorder. Waiting and running writes are counted as lost, as are later Events.
 fn close(shared: &Shared) {
     let left = shared.correlator.lock().take().map_or(0, |correlator| correlator.busy());
     for _ in 0..left {

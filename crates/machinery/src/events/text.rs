@@ -2,14 +2,13 @@
 
 use crate::client::is_control;
 
-/// Limit of `note` in bytes (k8s.io/kubernetes/pkg/apis/core/validation/events.go:
-/// NoteLengthLimit).
+/// Limit of `note` in bytes (k8s.io/kubernetes/pkg/apis/core/validation/events.go: NoteLengthLimit).
 const NOTE: usize = 1_024;
 /// Limit of `reportingInstance` in bytes (ibid.: ReportingInstanceLengthLimit).
 const INSTANCE: usize = 128;
 /// Limit of a DNS subdomain, such as an Event's name, in bytes.
 const NAME: usize = 253;
-/// `.`, 8 digits of the instance, 16 of the stamp.
+/// Length of a name's suffix: `.`, 8 digits of the instance, 16 of the stamp.
 const SUFFIX: usize = 25;
 /// End of a text that was cut.
 const CUT: &str = "…";
@@ -45,7 +44,7 @@ fn harmless(text: &str, limit: usize) -> String {
 /// Returns the name of an Event about the object `regarding`. `stamp` must be new in this process; `instance`
 /// distinguishes processes. The same arguments give the same name, so a create can be repeated.
 pub(super) fn name(regarding: &str, instance: u32, stamp: u64) -> String {
-    // The name of an object need not be a subdomain: `system:node`, `Upper`.
+    // The name of an object is not always a DNS subdomain: `system:node`, `Upper`.
     let mut name: String = regarding
         .chars()
         .take(NAME - SUFFIX)
@@ -82,7 +81,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_note_fits_and_cannot_steer_a_terminal(text in any::<String>(), times in 1usize..200) {
+        fn a_note_is_bounded_and_has_no_control_characters(text in any::<String>(), times in 1usize..200) {
             let note = note(&text.repeat(times));
             prop_assert!(note.len() <= 1024);
             prop_assert!(!note.chars().any(char::is_control));
@@ -103,25 +102,25 @@ mod tests {
     }
 
     #[test]
-    fn a_long_note_is_cut_between_characters_and_says_so() {
+    fn a_long_note_is_truncated_between_characters_and_marked() {
         let cut = note(&"é".repeat(600));
         assert!(cut.ends_with("é…") && cut.len() > 1_020 && cut.len() <= 1_024, "{}", cut.len());
         assert_eq!(note(&"x".repeat(1_024)).len(), 1_024, "what fits is not cut");
     }
 
     #[test]
-    fn a_forged_line_stays_on_its_line() {
+    fn a_note_cannot_begin_a_new_line() {
         assert_eq!(note("a\nWarning  Forged\x1b[2J\u{202e}b"), "a Warning  Forged [2J b");
     }
 
     #[test]
-    fn an_empty_instance_is_named_all_the_same() {
+    fn an_empty_instance_gets_a_name() {
         assert_eq!(instance(""), "unknown");
         assert!(instance(&"h".repeat(300)).len() <= 128);
     }
 
     #[test]
-    fn a_name_keeps_the_objects_name_in_front() {
+    fn an_event_name_begins_with_the_objects_name() {
         assert_eq!(name("web", 0xab, 0x10), "web.000000ab0000000000000010");
         assert_eq!(name("system:node", 1, 1), "system-node.000000010000000000000001");
     }

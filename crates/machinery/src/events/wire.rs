@@ -60,8 +60,8 @@ struct Reference<'a> {
     uid: Option<Uid>,
 }
 
-/// Returns the key of the Event of `job`: in the object's namespace, or in `default` without one (the API server then
-/// requires `default` or `kube-system`).
+/// Returns the key of the Event of `job`: in the object's namespace, or in `default` for a cluster-scoped object (the
+/// API server requires `default` or `kube-system`).
 pub(super) fn key(job: &Job) -> ObjectKey {
     let namespace = job.series.group.regarding.key.namespace();
     let namespace = if namespace.is_empty() { "default" } else { namespace };
@@ -107,7 +107,7 @@ fn count(job: &Job) -> Count {
     Count { count: job.count.max(2), last_observed_time: micro_time(job.last) }
 }
 
-/// metav1.MicroTime: exactly six digits after the point.
+/// Formats a metav1.MicroTime: exactly six digits after the point.
 fn micro_time(time: Timestamp) -> String {
     format!("{time:.6}")
 }

@@ -1,5 +1,5 @@
-//! The decisions of a candidate for the lease, without I/O: clock readings and responses are arguments, and the only
-//! randomness is jitter from its own generator.
+//! The decisions of a candidate for the lease, without I/O. Clock readings and responses are arguments; the only random
+//! values are jitter from its own generator.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use super::config::Config;
 use super::record::{Claim, Record, decide};
 use crate::object::{ResourceVersion, Uid};
 
-/// Largest delay of a read of another process's lease, as a share of `retry_period`, so that candidates do not move in
-/// lockstep (client-go adds up to 1.2, which would make takeovers slower).
+/// Largest random delay of a read of another process's lease, as a share of `retry_period`. It spreads the reads of the
+/// candidates. (client-go adds up to 1.2, which would make takeovers slower.)
 const JITTER: f64 = 0.2;
-/// Delay before a retry after an error, as a share of `retry_period`: the lease is running out.
+/// Delay before a retry after an error, as a share of `retry_period`. It is short because the lease is running out.
 const HASTE: f64 = 0.25;
-/// Largest such delay with permission, as a share of the rest of it.
+/// Largest such delay of a leader, as a share of its remaining permission.
 const HURRY: f64 = 0.1;
-/// Longest renewal, as a share of the remaining permission: the rest suffices to check whether it was applied.
+/// Longest renewal, as a share of the remaining permission. The rest suffices to check whether it was applied.
 const RENEW_SHARE: f64 = 2.0 / 3.0;
 /// The shortest deadline of a request.
 const LEAST: Duration = Duration::from_millis(250);
@@ -49,7 +49,7 @@ pub(super) enum Answer {
     Lease(Record, ResourceVersion, Uid),
     /// There is no Lease.
     Absent,
-    /// Another process was faster.
+    /// Another process wrote first.
     Conflict,
     /// No response, or one without information about the Lease. The request can still be applied, now or later.
     Failed {
@@ -68,15 +68,15 @@ pub(super) struct Candidate {
     /// Writes without a response. The API server can have applied them, or can still apply them.
     unanswered: Vec<Unanswered>,
     /// End of permission. Set only by an acknowledged write: by its response, or by a read of exactly what was sent.
-    /// Withdrawn at once when the lease turns out to be another process's, deleted or released.
+    /// Withdrawn at once when the lease turns out to be deleted, released or held by another process.
     until: Option<Duration>,
     /// The last Lease, and its validity without changes. If the Lease is deleted and recreated, the old holder may
-    /// still be writing. We do not lead before `not_before`.
+    /// still be writing, so this process does not lead before `not_before`.
     known: Option<(Uid, Duration)>,
     not_before: Duration,
     /// The newest known version.
     newest: ResourceVersion,
-    /// The time before which nothing is done.
+    /// The time of the next step.
     due: Duration,
     /// True while a watch reports changes of the Lease, so that it is read only when it may have expired.
     watched: bool,
@@ -138,17 +138,17 @@ impl Candidate {
         &self.config
     }
 
-    /// Until when this process may write, if it may.
+    /// Returns the end of this process's permission to write, if it has one.
     pub(super) fn permitted_until(&self) -> Option<Duration> {
         self.until
     }
 
-    /// Returns whether the lease was last seen to be this process's, with permission or without.
+    /// Returns whether this process was the last known holder of the lease, with or without permission.
     pub(super) fn holds(&self) -> bool {
         matches!(&self.seen, Seen::Lease { record, .. } if record.holder() == Some(&self.me))
     }
 
-    /// Returns whether the Lease was seen, or seen to be absent.
+    /// Returns whether the state of the Lease is known.
     pub(super) fn is_known(&self) -> bool {
         !matches!(self.seen, Seen::Nothing)
     }
@@ -161,25 +161,25 @@ impl Candidate {
         }
     }
 
-    /// Returns the end of the time in which the holder of a former Lease may be writing. It can be over.
+    /// Returns the end of the time in which the holder of a former Lease can still write. It can be in the past.
     pub(super) fn not_before(&self) -> Duration {
         self.not_before
     }
 
-    /// From now on the only aim is to give the lease up. Permission ends with this call.
+    /// Withdraws permission at once. From now on, the candidate only tries to release the lease.
     pub(super) fn give_up(&mut self, now: Duration) {
         self.giving_up = true;
         self.until = None;
         self.due = now;
     }
 
-    /// Returns whether the lease is being given up.
+    /// Returns whether the candidate is releasing the lease.
     pub(super) fn is_giving_up(&self) -> bool {
         self.giving_up
     }
 
-    /// Returns the step to take at `now`. A request is sent after this call, so not before `now`.
-    /// `wall` is written into the Lease for humans.
+    /// Returns the next step at `now`. A request is sent after this call, so not before `now`. `wall` is written into
+    /// the Lease for humans.
     pub(super) fn next(&mut self, now: Duration, wall: Timestamp) -> Step {
         if now < self.due {
             return Step::Wait(self.due - now);
@@ -201,8 +201,8 @@ impl Candidate {
         step
     }
 
-    /// Returns the longest duration of the request that is sent at `now`. A response after the validity of its
-    /// renewal is useless.
+    /// Returns the time limit of the request that is sent at `now`. A response after the renewal has expired is
+    /// useless.
     pub(super) fn deadline(&self, now: Duration) -> Duration {
         let validity = self.config.validity();
         match self.until.and_then(|until| until.checked_sub(now)) {
@@ -219,7 +219,7 @@ impl Candidate {
             Seen::Lease { record, version, since, .. } => {
                 let claim = decide(record, &self.me, *since, now, lease);
                 match (claim, self.giving_up) {
-                    // Before that, another process may still be writing: the lease is left to expire.
+                    // Before `not_before`, another process may still be writing. Then the lease is left to expire.
                     (Claim::Mine, true) if now >= self.not_before => {
                         Step::Update(record.given_up(wall), *version)
                     }
@@ -238,15 +238,15 @@ impl Candidate {
         }
     }
 
-    /// Handles the end of the last request at `now`. Returns true if it was a renewal of the holder that met a
-    /// conflict: the holder has to read the Lease.
+    /// Handles the end of the last request at `now`. Returns true if a renewal by the holder met a conflict, so that
+    /// the holder must read the Lease.
     pub(super) fn answered(&mut self, now: Duration, answer: Answer) -> bool {
         let Some((asked, sent)) = self.asked.take() else { return false };
         let held = self.holds();
         match answer {
             Answer::Lease(record, version, uid) if version.is_known() => {
                 let renewed = match asked {
-                    // It was applied, although its response was lost.
+                    // A write whose response was lost has been applied.
                     Asked::Read => self.sent(&record, version),
                     Asked::Create | Asked::Update => Some(sent).filter(|_| !self.has_seen(version)),
                 };
@@ -272,14 +272,14 @@ impl Candidate {
                 self.due = self.when(now, asked, None);
             }
             Answer::Conflict => {
-                // The Lease must be read to see the other write. Until then the last renewal counts: a rival could
-                // not take the lease before that has run out.
+                // The Lease must be read to see the other write. Until then, the last renewal counts: no other process
+                // can take the lease before it has expired.
                 self.doubt();
-                // It was not applied; an equal record is another write's.
+                // It was not applied; an equal record comes from another write.
                 if matches!(asked, Asked::Update) {
                     self.unanswered.pop();
                 }
-                // A pause, so that a client that writes continuously does not cause a race.
+                // Without a pause, a client that writes continuously would cause a busy loop.
                 self.due = if self.giving_up { now } else { now + self.jittered(HASTE) };
                 return held;
             }
@@ -328,8 +328,7 @@ impl Candidate {
         self.asked = Some((Asked::Read, now));
         self.answered(now, Answer::Lease(record, version, uid));
         if held && self.holds() && self.until == until {
-            // Another client edits a lease that this process keeps. An immediate renewal could provoke the next
-            // edit.
+            // Another client has edited the lease of this process. An immediate renewal could provoke the next edit.
             self.due = due;
         }
         true
@@ -356,9 +355,8 @@ impl Candidate {
             Seen::Nothing => now,
             Seen::Lease { record, since, .. } => {
                 match decide(record, &self.me, *since, now, self.config.lease_duration) {
-                    // Just renewed. The pause counts from the sending, as the validity does. It has no jitter,
-                    // because it fits the validity.
-                    // A renewal at the end of the wait gives permission.
+                    // The pause counts from when the renewal was sent, as the validity does. It has no jitter, because
+                    // it fits the validity. A renewal at the end of the wait for a former holder gives permission.
                     Claim::Mine if sent.is_some() => {
                         let renewal = sent.map_or(now, |sent| sent + self.config.renewal());
                         let ends = Some(self.not_before).filter(|ends| *ends > now);
@@ -384,7 +382,7 @@ impl Candidate {
         };
         if record.holder() != Some(&self.me) {
             self.until = None;
-            // A write that replaces this very version can still be applied.
+            // A write that replaces this version can still be applied.
             self.unanswered.retain(|unanswered| unanswered.at.is_same_as(version));
         }
         if !self.newest.is_newer_than(version) {
@@ -393,10 +391,10 @@ impl Candidate {
         self.seen = Seen::Lease { record, version, since, stale: false };
     }
 
-    /// Records the current Lease. If it replaced another, the old holder may not know this yet; nor may that of a
-    /// Lease in between, which this process never saw. They were deleted by `now` at the latest, so no holder can
-    /// write once the old Lease's duration has passed since `now`. The same applies if another client has made this
-    /// process the holder (`is_given`).
+    /// Records the current Lease. If it replaced another Lease, the old holder may not know this yet, nor may the
+    /// holder of a Lease in between that this process never saw. Both were deleted by `now` at the latest, so no such
+    /// holder can write when the old Lease's duration has elapsed since `now`. The same applies if another client has
+    /// made this process the holder (`is_given`).
     fn meet(&mut self, uid: Uid, record: &Record, is_given: bool, now: Duration) {
         let own = self.config.lease_duration;
         if let Some((known, theirs)) = self.known
@@ -414,8 +412,8 @@ impl Candidate {
         self.not_before = self.not_before.max(now + wait);
     }
 
-    /// Returns whether a record is of the term in which this process was last seen to hold the Lease. Taking it
-    /// changes both fields.
+    /// Returns whether a record belongs to the last known term in which this process held the Lease. A takeover changes
+    /// both fields.
     fn is_own_term(&self, record: &Record) -> bool {
         let Seen::Lease { record: known, .. } = &self.seen else { return false };
         known.holder() == Some(&self.me)
@@ -423,8 +421,8 @@ impl Candidate {
             && known.lease_transitions == record.lease_transitions
     }
 
-    /// Marks the known state as possibly outdated. The Lease and its time are kept: its holder can be writing, and
-    /// if the version is unchanged, the time still counts.
+    /// Marks the known state as possibly outdated. Keeps the Lease and its time: its holder can be writing, and the
+    /// time still counts if the version is unchanged.
     fn doubt(&mut self) {
         match &mut self.seen {
             Seen::Lease { stale, .. } => *stale = true,

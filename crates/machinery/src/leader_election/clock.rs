@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-/// A monotonic time. Readings from different machines cannot be compared.
+/// A monotonic clock. Readings from different machines cannot be compared.
 pub trait Clock: Send + Sync + 'static {
-    /// Time since some moment in the past.
+    /// Returns the time since an arbitrary moment in the past.
     fn now(&self) -> Duration;
 }
 
-/// The clock that continues while the machine is suspended: CLOCK_BOOTTIME, on macOS CLOCK_MONOTONIC. `Instant`
-/// stops meanwhile on both: a leader would resume hours later and assume that it has a second left.
+/// The clock that continues while the machine is suspended: CLOCK_BOOTTIME, on macOS CLOCK_MONOTONIC. `Instant` stops
+/// during suspension on both: a leader that resumes hours later would assume that it still has permission.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Boottime;
 

@@ -10,18 +10,18 @@ use std::time::Duration;
 pub struct Config {
     /// Time without changes before others can take the lease. In whole seconds, as in the API. Default 15 s.
     pub lease_duration: Duration,
-    /// Longest time that the holder writes after a renewal. Default 10 s; the effective limit is
+    /// Longest time for which the holder writes after a renewal. Default 10 s; the effective limit is
     /// [`Config::validity`], which is shorter with the other defaults.
     pub renew_deadline: Duration,
     /// Pause between two renewals ([`Config::renewal`] is shorter for a short lease), and between two reads of
     /// another process's lease without a watch. Default 2 s.
     pub retry_period: Duration,
-    /// Longest time that a write takes after its permission was checked: no other process writes before that.
-    /// Default 2 s.
+    /// Time limit of a write after the check of its permission. No other process writes before it has elapsed. Default
+    /// 2 s.
     pub in_flight: Duration,
-    /// Largest ratio of the rates of two clocks. Default 2: one clock at double rate. Clocks kept by NTP differ by a
-    /// factor of less than 1.001. With 1.02, the holder of a 15 s lease can write for 10 s (`renew_deadline`) without a
-    /// response from the API server, instead of 5.5 s.
+    /// Largest tolerated ratio of the rates of two clocks. Default 2: one clock at double rate. Clocks synchronized by
+    /// NTP differ by a factor of less than 1.001. With 1.02, the holder of a 15 s lease can write for 10 s
+    /// (`renew_deadline`) without a response from the API server, instead of 5.5 s.
     pub clock_ratio: f64,
 }
 
@@ -70,7 +70,7 @@ pub enum ConfigError {
     },
 }
 
-/// The shortest validity: a renewal takes tens of milliseconds, and is sent twice in that time.
+/// The shortest validity. A renewal takes tens of milliseconds, and is sent twice in that time.
 const SHORTEST: Duration = Duration::from_millis(500);
 
 // === impl Config ===
@@ -104,7 +104,7 @@ impl Config {
     /// Checks that the durations are consistent.
     ///
     /// # Errors
-    /// Names the inconsistent ones.
+    /// If durations are inconsistent; the error names them.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let Config { lease_duration, renew_deadline, retry_period, clock_ratio, .. } = *self;
         if lease_duration.subsec_nanos() != 0 || !(1..=86_400).contains(&lease_duration.as_secs()) {
@@ -134,7 +134,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn the_defaults_fit_and_tolerate_a_clock_at_double_rate() {
+    fn the_defaults_are_valid_and_tolerate_a_clock_at_double_rate() {
         let config = Config::default();
         assert_eq!(config.validate(), Ok(()));
         assert_eq!(config.validity(), Duration::from_millis(5_500));
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn with_clocks_within_one_percent_a_lease_of_ten_seconds_is_valid_for_almost_eight() {
+    fn with_accurate_clocks_a_ten_second_lease_permits_almost_eight_seconds() {
         let config = Config {
             lease_duration: 10 * SECOND,
             renew_deadline: Duration::from_millis(9_900),
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_with_the_reason() {
+    fn inconsistent_durations_are_refused_with_the_reason() {
         let bad = |change: fn(&mut Config)| {
             let mut config = Config::default();
             change(&mut config);

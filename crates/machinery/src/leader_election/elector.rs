@@ -17,17 +17,17 @@ use super::wire::{Api, Shown};
 use crate::client::{Client, Error};
 use crate::object::ObjectKey;
 
-/// Longest time for releasing the lease. It usually takes one request; otherwise the lease expires.
+/// Time limit for releasing the lease, which usually takes one request. After that, the lease is left to expire.
 const GIVE_UP: Duration = Duration::from_secs(4);
 
 /// The reason why a process waits before it leads.
 const FORMER: &str =
     "the lease was deleted or edited: its last holder may still write, so this process waits";
 
-/// Time before a forbidden watch is tried again.
+/// Pause before a forbidden watch is retried.
 const UNWATCHABLE: Duration = Duration::from_secs(60);
 
-/// Takes part in the election while it runs.
+/// An elector, which takes part in the election while it runs.
 #[must_use = "nobody takes part in the election until the elector runs"]
 pub struct Elector {
     lease: ObjectKey,
@@ -40,7 +40,7 @@ pub struct Elector {
     problem: Option<String>,
     /// The kind of that failure, and its HTTP status.
     failing: Option<(std::mem::Discriminant<Error>, Option<u16>)>,
-    /// The end of the wait that was logged.
+    /// The end of the last logged wait.
     waits: Option<Duration>,
     /// True since the term began, unless another holder of the lease was seen.
     in_term: bool,
@@ -92,10 +92,10 @@ impl Elector {
         &self.lease
     }
 
-    /// Takes part until `stop`, then releases the lease if it has it. `stop` must come after the workers have
-    /// drained: nothing can be written from then on.
+    /// Takes part in the election until `stop`, then releases the lease if this process holds it. `stop` must complete
+    /// after the workers have drained, because nothing can be written from then on.
     ///
-    /// `client` must be a separate one without a gate: the lease precedes the permission.
+    /// `client` must be a separate client without a gate: the process needs the lease to get permission.
     pub async fn run(self, client: Client, stop: impl Future<Output = ()> + Send) {
         self.run_with(&client, stop).await;
     }
@@ -140,7 +140,7 @@ impl Elector {
         self.give_up(api).await;
     }
 
-    /// Makes a request, with its deadline. Publishes the end of permission meanwhile.
+    /// Sends a request with its deadline. Publishes the end of permission in the meantime.
     async fn ask(&mut self, api: &impl Api, step: &Step) -> (Answer, Option<Error>) {
         let deadline = self.candidate.deadline(self.clock.now());
         let lease = self.lease.clone();
@@ -192,7 +192,7 @@ impl Elector {
         }
         self.permit();
         let error = error.filter(|_| failed);
-        // The text of a deadline contains the remaining time, which differs each time.
+        // The text is not compared: for a deadline, it contains the remaining time, which differs each time.
         let kind = error.as_ref().map(|error| (std::mem::discriminant(error), error.code()));
         let problem = error.map(|error| error.to_string());
         if let Some(problem) = &problem
@@ -247,14 +247,14 @@ impl Elector {
                 );
             }
             Phase::Suspended => {}
-            Phase::Standby => tracing::info!(%lease, holder, "This process does not lead any more"),
+            Phase::Standby => tracing::info!(%lease, holder, "This process no longer leads"),
         }
         if (before == Phase::Leading) != permitted {
             self.observer.leading(self.lease.name(), permitted);
         }
     }
 
-    /// Withdraws permission. Releases the lease when no write of this process can be applied any more.
+    /// Withdraws permission, and releases the lease when no write of this process can be applied any more.
     async fn give_up(mut self, api: &impl Api) {
         self.candidate.give_up(self.clock.now());
         self.leadership.permit_until(None);
@@ -289,7 +289,7 @@ async fn follow(
 ) -> Infallible {
     let mut told = false;
     loop {
-        // The receiver lives as long as the elector, which also ends this task.
+        // The receiver lives as long as the elector, which ends this task, too.
         let ended = api.watch(lease, config.lease_duration, |it| drop(shown.send(it))).await;
         drop(shown.send(Shown::Ended));
         let pause = match ended {

@@ -17,8 +17,8 @@ pub enum Phase {
     Standby,
     /// This process leads.
     Leading,
-    /// This process has the lease without permission. It did not renew it in time, which the next renewal ends, or it
-    /// waits for the holder of a former Lease.
+    /// This process holds the lease without permission to write. It did not renew the lease in time, until the next
+    /// renewal, or it waits for the holder of a former Lease.
     Suspended,
 }
 
@@ -37,23 +37,23 @@ pub struct Status {
     pub is_known: bool,
 }
 
-/// Observes leadership, for metrics. Every method has an empty default and must not block.
+/// An observer of leadership, for metrics. Every method has an empty default and must not block.
 pub trait Observer: Send + Sync + 'static {
     /// This process has begun or ceased to lead. `lease` is the name of the Lease.
     fn leading(&self, lease: &str, leads: bool) {
         let _ = (lease, leads);
     }
 
-    /// The holder's renewal conflicted with another version, so it has to read the Lease first.
+    /// The holder's renewal met a conflict, so the holder must read the Lease first.
     fn slow_path(&self, lease: &str) {
         let _ = lease;
     }
 }
 
-/// Observes nothing.
+/// An observer that ignores everything.
 impl Observer for () {}
 
-/// Reports whether this process can write now. Cheap to clone and to ask.
+/// A handle that reports whether this process can write now. Cheap to clone and to call.
 #[derive(Clone)]
 pub struct Leadership {
     shared: Arc<Shared>,
@@ -61,15 +61,14 @@ pub struct Leadership {
 
 pub(super) struct Shared {
     clock: Arc<dyn Clock>,
-    /// End of permission by `clock`, in nanoseconds; 0 without permission. Only the elector writes it, and withdraws
-    /// permission before another process can act on that.
+    /// End of permission by `clock`, in nanoseconds; 0 without permission. Only the elector writes it.
     until: AtomicU64,
-    /// Longest duration of a write that was begun with permission.
+    /// Time limit of a write that was begun with permission.
     in_flight: Duration,
     /// Unanswered writes can be applied until this reading of `clock`.
     writes_until: AtomicU64,
-    /// Number of times this process became the leader. A suspension does not count, because no other process has
-    /// led.
+    /// Number of times this process became the leader. The end of a suspension does not count, because no other process
+    /// has led.
     term: AtomicU64,
     status: watch::Sender<Status>,
 }
@@ -125,7 +124,7 @@ impl Leadership {
         self.shared.status.borrow().clone()
     }
 
-    /// Signals changes of [`Leadership::status`], beginning with the current one.
+    /// Returns a receiver of changes of [`Leadership::status`], beginning with the current status.
     pub fn changes(&self) -> watch::Receiver<Status> {
         let mut changes = self.shared.status.subscribe();
         changes.mark_changed();
@@ -143,7 +142,7 @@ impl Leadership {
         self.shared.until.store(until.map_or(0, nanoseconds), Ordering::Release);
     }
 
-    /// A leadership without an election: [`Leadership::permit`] decides.
+    /// Creates a leadership without an election: [`Leadership::permit`] decides.
     #[cfg(any(test, feature = "testing"))]
     pub fn of_tests() -> Leadership {
         Leadership::new(Arc::new(super::Boottime), super::Config::default().in_flight)
@@ -202,7 +201,7 @@ impl std::fmt::Debug for Leadership {
     }
 }
 
-/// Enough for 584 years since boot.
+/// Converts a time since boot, up to 584 years.
 fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

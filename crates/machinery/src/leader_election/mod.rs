@@ -1,22 +1,22 @@
-//! Leader election: one of several processes writes; the others stand by with warm caches.
+//! Leader election: one of several processes writes, and the others stand by with warm caches.
 //!
 //! Guarantees
 //! - Two processes never have permission to write at the same time, as long as no clock runs more than
 //!   [`Config::clock_ratio`] times as fast as another. Both must use this protocol. Their wall clocks are never used
 //!   and can be hours apart.
-//! - [`Leadership`] is asked before each write and reads the clock each time. So a process that was stopped,
+//! - [`Leadership`] is checked before each write and reads the clock each time. So a process that was stopped,
 //!   suspended or starved continues without permission. The check costs one vDSO call and one atomic load, without a
 //!   lock.
 //! - A write ends before another process can write: it is abandoned [`Config::in_flight`] after permission has
-//!   ended, unless that was extended meanwhile. Permission is checked again when the body is sent, however long the
-//!   connection took. A reconcile or write that began in an earlier term stops: another process has led since.
+//!   ended, unless permission was extended. Permission is checked again when the body is sent, however long the
+//!   connection took. A reconcile or write that began in an earlier term stops, because another process has led since.
 //! - A process that loses the lease stands by and can lead again. An unreachable API server only suspends
 //!   permission. The next acknowledged renewal restores it, unless another process has taken the lease.
 //! - On shutdown, [`Elector::run`] withdraws permission, waits until no unanswered write can be applied any more
 //!   ([`Config::in_flight`]), and then releases the lease. A standby that watches the lease takes it at once.
 //!   Without `watch` permission it polls, and takes it after [`Config::retry_period`] plus at most a fifth.
-//! - A watch is only faster: it can lag, or die silently. Neither delays a takeover from a dead leader, nor permits
-//!   one too early.
+//! - The election does not depend on its watch. A watch that lags or dies silently neither delays a takeover from a
+//!   dead leader nor permits one too early.
 //!
 //! Design
 //! - Permission counts from the time a renewal was *sent*, once the API server has acknowledged it: by its response,
@@ -24,17 +24,17 @@
 //!   even if each write of it takes seconds.
 //! - Another process's lease has expired when this process has seen the same resourceVersion for the lease's
 //!   duration (the recorded one, but no less than its own), by its own clock, counted from the *arrival* of the
-//!   first response with it. An edit by hand, even one that clears the spec or names this process, only restarts the
-//!   wait. A lease is free at once only in the form in which its holder releases it: no holder, no acquireTime, one
-//!   second, and a renewTime. It is then taken with that resourceVersion as a precondition: the API server refuses
-//!   if there was a renewal in the meantime.
-//! - The holder counts at most `duration / clock_ratio - in_flight`, everybody else `duration`. If the candidate's
+//!   first response with that version. A manual edit, even one that clears the spec or names this process, only
+//!   restarts the wait. A lease is free at once only in the form in which its holder releases it: no holder, no
+//!   acquireTime, one second, and a renewTime. It is then taken with that resourceVersion as a precondition: the API
+//!   server refuses the write if there was a renewal in the meantime.
+//! - The holder counts at most `duration / clock_ratio - in_flight`, all other processes `duration`. If the candidate's
 //!   clock runs r times as fast as the holder's, the holder's permission ends before the candidate's begins for
 //!   every r up to `clock_ratio`. A fast holder stops early, which is harmless; the critical case is a fast
 //!   candidate with a slow holder.
 //! - The elector runs on the runtime of the reconciles, not on its own thread. If all threads of the runtime are
-//!   blocked, no reconcile makes progress and no probe gets a response. Renewing the lease in that state would keep
-//!   out a process that can work. The log names a blocked reconcile after seconds, and a suspension, too.
+//!   blocked, no reconcile makes progress and no probe gets a response. Renewing the lease in that state would prevent
+//!   another process from taking over. The log names a blocked reconcile after seconds, and reports a suspension.
 //! - The clock is CLOCK_BOOTTIME: it keeps running while the machine is suspended, and cannot be set.
 //!
 //! Caveats
@@ -44,12 +44,12 @@
 //! - No clock stops a write that was sent in time and arrives late. Preconditions (UID, resourceVersion) make such a
 //!   write harmless; writers must set them.
 //! - A process that creates the Lease in place of a deleted one has no permission until the duration of the deleted
-//!   one has passed, at most four times its own duration. The same applies to a process that sees such a new Lease;
-//!   the UID distinguishes the two. A process that has just started knows no former Lease: if a live leader's Lease
-//!   is deleted at this moment, both can write until the leader's permission ends. The same holds if the process
-//!   that waits dies, and its lease duration is shorter than the leader's.
+//!   one has elapsed, at most four times its own duration. The same applies to a process that sees such a new Lease,
+//!   which it detects by the UID. A process that has just started knows no former Lease: if a live leader's Lease
+//!   is deleted at this moment, both can write until the leader's permission ends. The same is true if the waiting
+//!   process dies and its lease duration is shorter than the leader's.
 //! - A process that is stopped while it waits leaves its Lease to expire, because a new process would take a released
-//!   one at once.
+//!   Lease at once.
 
 mod config;
 mod clock;

@@ -59,15 +59,15 @@ impl Record {
         self.holder_identity.as_deref().filter(|holder| !holder.is_empty())
     }
 
-    /// Returns its validity without changes: the recorded duration, but no less than `own`. It can have been edited,
-    /// and its holder counts with the duration that it was started with.
+    /// Returns its validity without changes: the recorded duration, but no less than `own`. The record can have been
+    /// edited, and its holder does not read it.
     pub(super) fn duration(&self, own: Duration) -> Duration {
         let seconds = self.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
         Duration::from_secs(seconds.unwrap_or_default()).min(LONGEST).max(own)
     }
 
-    /// Returns whether the holder released it. An edit of the spec, even one that clears it, looks different: its
-    /// holder can still be writing.
+    /// Returns whether the holder released it. An edit that clears the spec looks different, because then the holder
+    /// can still be writing.
     pub(super) fn is_given_up(&self) -> bool {
         self.holder().is_none()
             && self.lease_duration_seconds == Some(RELEASED)
@@ -104,8 +104,8 @@ impl Record {
         }
     }
 
-    /// Returns `wall` as metav1.MicroTime, different from the last renewal: a patch without changes gets no new
-    /// resourceVersion, so no other process would notice it.
+    /// Returns `wall` as metav1.MicroTime, different from the last renewal. A patch without changes gets no new
+    /// resourceVersion, so other processes would not notice it.
     fn new_time(&self, wall: Timestamp) -> String {
         let text = |time: Timestamp| format!("{time:.6}");
         let now = text(wall);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rivals_lease_is_taken_until_it_was_seen_unchanged_for_its_duration() {
+    fn a_rivals_lease_expires_after_its_duration_without_changes() {
         let mut rival = Record::default().held_by("rival", Duration::from_secs(30), at(0));
         assert_eq!(claim(&rival, 29), Claim::TakenUntil(Duration::from_secs(130)));
         assert_eq!(claim(&rival, 30), Claim::Free);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn the_times_in_a_lease_change_nothing() {
+    fn the_times_in_a_lease_are_ignored() {
         let mut rival = Record::default().held_by("rival", LEASE, at(0));
         let before = claim(&rival, 3);
         rival.renew_time = Some("1970-01-01T00:00:00.000000Z".into());
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_was_given_up_is_free_at_once_but_not_one_that_was_edited() {
+    fn a_released_lease_is_free_at_once_and_an_edited_one_not() {
         let held = Record::default().held_by("rival", LEASE, at(0));
         assert_eq!(claim(&held.given_up(at(1)), 0), Claim::Free);
         assert_ne!(held.given_up(at(1)).renew_time, held.renew_time, "others notice the write");
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_renewal_differs_from_the_last_even_when_the_wall_clock_stands_still() {
+    fn a_renewal_differs_from_the_last_even_if_the_clock_stops() {
         let first = Record::default().held_by("me", LEASE, at(1));
         assert_ne!(first.held_by("me", LEASE, at(1)), first);
     }

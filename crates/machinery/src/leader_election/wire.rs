@@ -26,14 +26,14 @@ crate::view!(Lease: Kind::namespaced("coordination.k8s.io", "v1", "Lease", "leas
 
 /// The operations of a client that an elector needs.
 pub(super) trait Api: Send + Sync {
-    /// Makes the request `step`. The error is for humans; the answer determines the next step.
+    /// Sends the request `step`. The error is for humans; the response determines the next step.
     fn ask(
         &self,
         key: &ObjectKey,
         step: &Step,
     ) -> impl Future<Output = (Answer, Option<Error>)> + Send;
 
-    /// Watches the Lease, and passes on events, beginning with the opening. Returns when the watch has ended, or was
+    /// Watches the Lease, and forwards events, beginning with the opening. Returns when the watch has ended, or was
     /// silent for `silence`.
     fn watch(
         &self,
@@ -46,13 +46,13 @@ pub(super) trait Api: Send + Sync {
 /// An event of the watch of the Lease.
 #[derive(Debug)]
 pub(super) enum Shown {
-    /// It was opened.
+    /// The watch was opened.
     Opened,
     /// The Lease.
     Lease(Record, ResourceVersion, Uid),
-    /// It was deleted.
+    /// The Lease was deleted.
     Gone,
-    /// It has ended.
+    /// The watch has ended.
     Ended,
 }
 
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_proxys_page_does_not_say_that_the_lease_is_gone() {
+    fn an_error_page_of_a_proxy_does_not_mean_an_absent_lease() {
         assert_eq!(answer(&Error::api(404, "NotFound", "leases \"a\" not found")), Answer::Absent);
         let failed = Answer::Failed { retry_after: Duration::ZERO };
         assert_eq!(answer(&Error::api(404, "", "default backend - 404")), failed);

@@ -27,9 +27,8 @@ use crate::store::{Delta, Index};
 
 /// Declares a controller of `V`: what it owns, watches and reads, and how it reconciles.
 ///
-/// The manager lists and watches every declared view. A reconcile can read exactly these views. It starts after they
-/// have synced in the namespace of its key. If one of several namespaces cannot be listed, the others are still
-/// served.
+/// The manager lists and watches every declared view. A reconcile can read only these views, and begins after they have
+/// synced in the namespace of its key. If one of several namespaces cannot be listed, the others are still reconciled.
 #[must_use = "a controller is added by `reconcile`, `reconciler` or `run`"]
 pub struct ControllerBuilder<V, D = ()> {
     manager: Manager,
@@ -43,7 +42,7 @@ pub struct ControllerBuilder<V, D = ()> {
     data: Arc<D>,
     finalizer: Option<Finalizer<V, D>>,
     conditions: &'static [&'static str],
-    tells_writes: bool,
+    publishes_writes: bool,
     on_error: Option<OnProblem<V, D>>,
     endings: Vec<(&'static str, Ending)>,
     faults: Vec<WiringError>,
@@ -90,15 +89,15 @@ impl<V: Resource> ControllerBuilder<V> {
             data: Arc::new(()),
             finalizer: None,
             conditions: &[],
-            tells_writes: false,
+            publishes_writes: false,
             on_error: None,
             endings: Vec::new(),
             faults: Vec::new(),
         }
     }
 
-    /// Gives `data` to each reconcile and cleanup: [`Context::data`]. Functions that take a `Context<V, D>` are declared
-    /// after it.
+    /// Passes `data` to each reconcile and cleanup: [`Context::data`]. Call this before declaring functions that take a
+    /// `Context<V, D>`.
     pub fn data<D: Send + Sync + 'static>(self, data: D) -> ControllerBuilder<V, D> {
         let none = self.data;
         let finalizer = self.finalizer.map(|finalizer| finalizer.over(none.clone()));
@@ -117,7 +116,7 @@ impl<V: Resource> ControllerBuilder<V> {
             data: Arc::new(data),
             finalizer,
             conditions: self.conditions,
-            tells_writes: self.tells_writes,
+            publishes_writes: self.publishes_writes,
             on_error,
             endings: self.endings,
             faults: self.faults,
@@ -133,11 +132,11 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
         self
     }
 
-    /// Lets changes of `W` enqueue something only if they pass `predicate`, such as
-    /// [`generation_changed`](informer::predicate::generation_changed), which ignores status updates:
-    /// `.filter::<Foo>(generation_changed)`. `W` is the controller's own kind, or one that it owns, watches or refers
-    /// to; [`ControllerBuilder::handler`] is not filtered. The start and the end of a deletion, and another owner, pass
-    /// every filter. Each of several filters of a kind has to pass.
+    /// Ignores changes of `W` that do not pass `predicate`. For example, `.filter::<Foo>(generation_changed)` ignores
+    /// status updates ([`generation_changed`](informer::predicate::generation_changed)). `W` is the controller's own
+    /// kind, or a kind that it owns, watches or refers to; [`ControllerBuilder::handler`] is not filtered. The start
+    /// and the end of a deletion and a change of the owner pass every filter. If a kind has several filters, a change
+    /// must pass all of them.
     pub fn filter<W: Resource>(
         mut self,
         predicate: impl Fn(&Delta<W>) -> bool + Send + Sync + 'static,
@@ -151,17 +150,17 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
         self.options(move |options| options.workers = workers)
     }
 
-    /// Publishes an Event for each owned object that [`Context::ensure`] creates, changes, restores or adopts and
-    /// that [`Context::prune`] deletes: `DeploymentCreated`, `DeploymentUpdated`, `DeploymentRestored` with the
-    /// field that was changed, `DeploymentAdopted`, `DeploymentDeleted`. Each Event is one more request. A write whose
-    /// response is lost has no Event.
+    /// Publishes an Event for each owned object that [`Context::ensure`] creates, changes, restores or adopts, and for
+    /// each that [`Context::prune`] deletes: `DeploymentCreated`, `DeploymentUpdated`, `DeploymentRestored` with the
+    /// changed field, `DeploymentAdopted`, `DeploymentDeleted`. Each Event costs one request. A write whose response is
+    /// lost has no Event.
     pub fn publish_writes(mut self) -> Self {
-        self.tells_writes = true;
+        self.publishes_writes = true;
         self
     }
 
-    /// Passes each problem that ends a reconcile or a finalizer to this function. It can report the problem in its
-    /// own way and return it as [`Problem::reported`].
+    /// Calls this function with each problem that ends a reconcile or a cleanup. The function can report the problem
+    /// itself and return it as [`Problem::reported`].
     pub fn on_error(
         mut self,
         on_error: impl Fn(&Context<V, D>, Problem) -> Problem + Send + Sync + 'static,
@@ -170,22 +169,22 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
         self
     }
 
-    /// Names the condition types that this controller sets. [`Context::patch_status`] removes a condition of these
-    /// types that the new status leaves out, and keeps all other types.
+    /// Declares the condition types that this controller sets. [`Context::patch_status`] removes conditions of these
+    /// types that the new status lacks, and keeps all others.
     pub fn conditions(mut self, types: &'static [&'static str]) -> Self {
         self.conditions = types;
         self
     }
 
-    /// Changes its options. The manager sets `connectivity`, and its metrics as the observers that are `None`.
+    /// Changes its options. The manager sets `connectivity`, and replaces observers that are `None` with its metrics.
     pub fn options(mut self, change: impl FnOnce(&mut Options) + Send + 'static) -> Self {
         self.options.push(Box::new(change));
         self
     }
 
     /// Declares that it creates objects of `C` with [`Context::ensure`]: each change of one enqueues its owner. An
-    /// object that needs a name that is taken is enqueued when that name becomes free, or when the object that has
-    /// it changes and can perhaps be adopted ([`EnsureOptions::adopt`](super::EnsureOptions::adopt)).
+    /// owner that needs a taken name is enqueued when the name becomes free. It is also enqueued when the object with
+    /// that name changes and may have become adoptable ([`EnsureOptions::adopt`](super::EnsureOptions::adopt)).
     pub fn owns<C: Resource>(mut self) -> Self {
         if V::kind().namespaced && !C::kind().namespaced {
             let (controller, view) = (self.name, wiring::view::<C>());
@@ -202,18 +201,20 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
             .handler::<C, _>(waiting_when_known)
     }
 
-    /// Like [`ControllerBuilder::owns`], for objects that cannot have an owner reference because they are in other
-    /// namespaces or cluster-scoped: the label `label` has the UID of their owner. [`Context::ensure`] takes the
-    /// namespace from their metadata, and sets the label. The garbage collector does not delete them, so the controller
-    /// needs a finalizer: `.finalizer(NAME, async |_, cx| cx.prune::<C>(|_| false).await)`. An object without the label
-    /// or with that of a former owner is left alone ([`EnsureOptions::adopt`](super::EnsureOptions::adopt) does not apply),
-    /// and a copy that a user makes with the label belongs to the owner, too. A label is for one controller.
+    /// Like [`ControllerBuilder::owns`], for objects that cannot have an owner reference because they are
+    /// cluster-scoped or in other namespaces. The label `label` contains the UID of their owner. [`Context::ensure`]
+    /// reads the namespace from their metadata and sets the label. The garbage collector does not delete them, so the
+    /// controller needs a finalizer: `.finalizer(NAME, async |_, cx| cx.prune::<C>(|_| false).await)`.
+    ///
+    /// Objects without the label, or with that of a former owner, are not changed
+    /// ([`EnsureOptions::adopt`](super::EnsureOptions::adopt) does not apply). A copy with the label that a user
+    /// creates belongs to the owner, too. Each controller needs its own label.
     pub fn owns_labelled<C: Resource>(mut self, label: &'static str) -> Self {
         if !C::Keep::label(label) {
             let (controller, view) = (self.name, wiring::view::<C>());
             self.faults.push(WiringError::LabelNotKept { controller, view, label });
         }
-        // Unique, as several controllers can own a view by different labels.
+        // Unique, because several controllers can own a view by different labels.
         let mut index_of = |what: &str| {
             format!("{what} by {label} {}", self.manager.declarations.next_reference())
         };
@@ -230,7 +231,7 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
             let (objects, owners) = (parts.store::<V>()?, owners.clone());
             Ok(move |child: &C| {
                 let uid = child.meta().labels.get(label);
-                // The index exists: it is added below.
+                // The index always exists: it is added below.
                 let found = uid.and_then(|uid| objects.by_index(&owners, uid).ok());
                 found.into_iter().flatten().map(|owner| owner.key().clone()).collect::<Vec<_>>()
             })
@@ -269,7 +270,7 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
         }
     }
 
-    /// Enqueues the keys that `keys` returns when an object of `W` changes, for its old and its new state.
+    /// Enqueues the keys that `keys` returns for the old and the new state of each object of `W` that changes.
     pub fn watches<W: Resource>(
         self,
         keys: impl Fn(&W) -> Vec<ObjectKey> + Send + Sync + 'static,
@@ -277,8 +278,8 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
         self.watches_with(|_| Ok(keys))
     }
 
-    /// Like [`ControllerBuilder::watches`], with a mapping that reads the stores of declared views. `keys` receives
-    /// the parts that contain them.
+    /// Like [`ControllerBuilder::watches`], for a mapping that reads the stores of declared views. `keys` receives the
+    /// parts that contain them.
     pub fn watches_with<W: Resource, K>(
         self,
         keys: impl FnOnce(&ControllerDeps) -> Result<K, WiringError> + Send + 'static,
@@ -289,14 +290,14 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
         self.enqueues::<W, _>(|parts| Ok(enqueue::for_mapped(parts.handle(), keys(parts)?)))
     }
 
-    /// Declares that the objects of `V` refer to objects of `R`. `keys` returns the keys of these, which need not
-    /// exist. A change of one enqueues all objects that refer to it.
+    /// Declares that the objects of `V` refer to objects of `R`. `keys` returns the keys of the latter, which can be
+    /// missing. A change of one enqueues all objects that refer to it.
     pub fn refers<R: Resource>(
         mut self,
         keys: impl Fn(&V) -> Vec<ObjectKey> + Send + Sync + 'static,
     ) -> Self {
         let kind = R::kind().resource();
-        // Unique, as the controller can be renamed and several can refer to one kind.
+        // Unique, because the controller can be renamed and several can refer to one kind.
         let name = format!("references {} to {kind}", self.manager.declarations.next_reference());
         let index = Index::new(&name, move |object: &V, each| {
             keys(object).iter().for_each(|key| each(key.to_string().into()));
@@ -304,7 +305,7 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
         self.informer::<V>(|builder| builder.index(index)).watches_with::<R, _>(move |parts| {
             let objects = parts.store::<V>()?;
             Ok(move |changed: &R| {
-                // The index exists: it was added above.
+                // The index always exists: it was added above.
                 let found = objects.by_index(&name, &changed.key().to_string()).unwrap_or_default();
                 found.iter().map(|object| object.key().clone()).collect()
             })
@@ -352,9 +353,9 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
         this
     }
 
-    /// Enqueues the keys of a stream, such as those of a webhook's receiver or of a queue outside of the cluster. The end of
-    /// the stream changes nothing. Keys that come while another process leads are dropped: a new leader reconciles all
-    /// objects.
+    /// Enqueues the keys of a stream, for example from a webhook receiver or an external queue. The controller
+    /// continues when the stream ends. Keys that arrive while another process leads are dropped: a new leader
+    /// reconciles all objects.
     pub fn source(mut self, keys: impl Stream<Item = ObjectKey> + Send + 'static) -> Self {
         self.handlers.source(|_| Ok(keys.boxed()));
         self
@@ -373,16 +374,16 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
         self
     }
 
-    /// Also reconciles while another process leads, for a controller that only reads, such as one that exports metrics.
-    /// The client still refuses its writes there.
+    /// Also reconciles while another process leads. Use it for a controller that only reads, such as one that exports
+    /// metrics: the client of a standby refuses all writes.
     pub fn also_on_standbys(mut self) -> Self {
         self.is_on_standbys = true;
         self
     }
 
-    /// Declares that reconciles read `W`, and adjusts its informer, for example with a selector or to metadata only. An
-    /// object that stops matching the selector is gone for the controller. A selector is refused if another controller
-    /// reads `W`, too: see [`Manager::informer`].
+    /// Declares that reconciles read `W`, and adjusts its informer, for example with a selector or to metadata only. If
+    /// an object stops matching the selector, the controller considers it deleted. A selector is refused if another
+    /// controller reads `W`, too: see [`Manager::informer`].
     pub fn informer<W: Resource>(
         mut self,
         adjust: impl FnOnce(informer::Builder<W>) -> informer::Builder<W> + Send + 'static,
@@ -392,10 +393,12 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
     }
 
     /// Runs `cleanup` before an object is deleted. The finalizer `name` (`example.com/website`) is added before the
-    /// first reconcile and removed after a cleanup has succeeded. A failed cleanup is retried like a reconcile, and
-    /// a cleanup can run more than once. A controller has one finalizer. If an object with the finalizer stops
-    /// matching the informer's selector, its cleanup does not run and its deletion hangs until it matches again. The
-    /// program's account needs `patch` of `V`.
+    /// first reconcile and removed after a cleanup has succeeded. A failed cleanup is retried like a reconcile, and a
+    /// cleanup can run more than once. A controller has at most one finalizer. The program's account needs the
+    /// permission to `patch` objects of `V`.
+    ///
+    /// If an object with the finalizer stops matching the informer's selector, its cleanup does not run, and its
+    /// deletion hangs until it matches again.
     pub fn finalizer<C, F>(self, name: &'static str, cleanup: C) -> Self
     where
         C: Fn(Arc<V>, Context<V, D>) -> F + Send + Sync + 'static,
@@ -431,8 +434,8 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
         self
     }
 
-    /// Runs the future that `make` returns after the controller has ended, before the lease is released. It has a
-    /// few seconds, and its writes need leadership like all others. `name` appears in messages only.
+    /// Runs the future that `make` returns after the controller has ended and before the lease is released. It has a
+    /// few seconds, and its writes require leadership like all others. `name` appears in messages only.
     pub fn on_shutdown<F>(
         mut self,
         name: &'static str,
@@ -473,13 +476,13 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
             owned: std::mem::take(&mut self.owned),
             labelled: std::mem::take(&mut self.labelled),
             conditions: self.conditions,
-            tells_writes: self.tells_writes,
+            publishes_writes: self.publishes_writes,
             finalizer: self.finalizer.as_ref().map(Finalizer::name),
         }
     }
 
-    /// Adds the controller with a [`Reconciler`] built from its parts. It is also called for objects that are being
-    /// deleted and for keys whose object was deleted.
+    /// Adds the controller with a [`Reconciler`] built from its parts. The reconciler is also called for objects that
+    /// are being deleted and for keys whose object was deleted.
     pub fn reconciler<R: Reconciler>(
         mut self,
         make: impl FnOnce(&ControllerDeps) -> Result<R, WiringError> + Send + 'static,
@@ -487,7 +490,7 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
         let unused = [
             ("finalizer", self.finalizer.is_some()),
             ("conditions", !self.conditions.is_empty()),
-            ("publish_writes", self.tells_writes),
+            ("publish_writes", self.publishes_writes),
             ("on_error", self.on_error.is_some()),
             ("data", TypeId::of::<D>() != TypeId::of::<()>()),
             ("owns_labelled", !self.labelled.is_empty()),
@@ -546,11 +549,11 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
             let listens = handlers.listens::<V>(&parts)?;
             program = handlers.enqueue_sources(&parts, &lead, program)?;
             let synced = informers.synced_except_forbidden(&declared);
-            // Not earlier: no worker would drain the queue on a standby, or while a kind is not served. A handler
-            // added late receives all stored objects.
+            // Adding handlers earlier would fill the queue without a worker, on a standby or while a kind is not
+            // served. A handler that is added late receives all stored objects.
             let ready = async move {
                 synced.await;
-                barrier.passed().await;
+                barrier.caught_up().await;
                 first();
                 listens.into_iter().for_each(|listen| listen());
             };
@@ -560,9 +563,9 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
         manager
     }
 
-    /// Returns a context over `object` for unit tests of a reconcile function. Its stores are empty until the test
-    /// adds objects ([`Store::apply_read`](crate::store::Store::apply_read)), `client` can be one of
-    /// [`Client::from_service`], and nothing is listed or watched.
+    /// Returns a context over `object` for unit tests of a reconcile function. Nothing is listed or watched: the stores
+    /// are empty until the test adds objects ([`Store::apply_read`](crate::store::Store::apply_read)). `client` can
+    /// come from [`Client::from_service`].
     ///
     /// # Errors
     /// If the manager cannot be wired.

@@ -1,13 +1,13 @@
 //! Owned objects: comparison, apply and write-through to the store.
 //!
 //! Guarantees
-//! - An object that the owner (by UID) does not control is never written, nor one that is being deleted. Exception:
-//!   an uncontrolled object is adopted if the caller recognizes it and it has the record of an apply.
+//! - Only objects that the owner (by UID) controls and that are not being deleted are written. Exception: an
+//!   uncontrolled object is adopted if the caller recognizes it and it has the record of an apply.
 //! - A create never overwrites. A change applies only to the object (UID) that it was decided for.
 //! - After an owned object was deleted, nothing is created before the API server confirms that the owner still
 //!   exists.
-//! - If another program keeps undoing what is applied, even a second one with other settings, it is applied a few
-//!   times a minute at most.
+//! - If another program keeps undoing an apply, the apply is repeated at most a few times a minute. The other program
+//!   can be a second installation with other settings.
 //! - A change that admission makes to an apply is accepted after one attempt, by this process and by the next.
 
 use std::any::TypeId;
@@ -36,7 +36,7 @@ pub struct EnsureOptions<'a, C> {
     adopts: Option<Known<'a, C>>,
 }
 
-/// Returns whether an uncontrolled object was one of the owner's.
+/// Returns whether an uncontrolled object belonged to the owner.
 type Known<'a, C> = &'a (dyn Fn(&C) -> bool + Send + Sync);
 
 /// A desired owned object that has not been compared with its view.
@@ -52,7 +52,7 @@ pub(super) struct Desired {
     pub(super) key: ObjectKey,
     /// The body of the apply.
     pub(super) body: Value,
-    /// The part of it that the view shows.
+    /// The part of the body that the view shows.
     wanted: Value,
     pub(super) hash: u64,
     /// The record of its apply: the controller's name and the hash.
@@ -69,10 +69,10 @@ impl<'a, C> EnsureOptions<'a, C> {
         EnsureOptions { immutable: fields, ..self }
     }
 
-    /// Sets how to find fields of other managers that are removed although the API server accepts them next to the
-    /// desired state, such as another port of a Service. `unwanted` returns JSON patch operations, the last position
-    /// of a list first. It skips what its second argument reports as not foreign. Fields that the API server refuses
-    /// are found from its refusal.
+    /// Sets the function that finds unwanted fields of other managers, which the API server accepts together with the
+    /// desired state, such as another port of a Service. `unwanted` returns JSON patch operations that remove them, the
+    /// last position of a list first. It skips fields that its second argument reports as not foreign. Fields that the
+    /// API server refuses are found from its refusal.
     #[must_use]
     pub fn unwanted(
         self,
@@ -81,9 +81,9 @@ impl<'a, C> EnsureOptions<'a, C> {
         EnsureOptions { unwanted: Some(unwanted), ..self }
     }
 
-    /// Sets which uncontrolled objects are adopted: a restore from a backup drops owner references, and so does the
-    /// deletion of an owner with orphaning. `is_known` returns whether an object was one of this owner's. An object
-    /// without the record of an apply is never adopted.
+    /// Sets which uncontrolled objects are adopted. Objects lose their owner reference when they are restored from a
+    /// backup, or when their owner is deleted with orphaning. `is_known` returns whether an object belonged to this
+    /// owner. An object without the record of an apply is never adopted.
     #[must_use]
     pub fn adopt(self, is_known: &'a (dyn Fn(&C) -> bool + Send + Sync)) -> Self {
         EnsureOptions { adopts: Some(is_known), ..self }
@@ -98,7 +98,7 @@ impl<'a, C> EnsureOptions<'a, C> {
             && self.adopts.is_some_and(|is_known| is_known(child))
     }
 
-    /// Returns the operations that remove what is unwanted in an object after the desired state was applied.
+    /// Returns the operations that remove unwanted fields from an object after the desired state was applied.
     pub(super) fn unwanted_in(&self, child: &C, foreign: Foreign<'_>) -> Vec<Value> {
         self.unwanted.map_or_else(Vec::new, |unwanted| unwanted(child, foreign))
     }
@@ -162,23 +162,26 @@ impl<C> std::fmt::Debug for EnsureOptions<'_, C> {
 
 impl<V: Resource, D> Context<V, D> {
     /// Creates or updates an owned object to match `desired`, and returns it. `desired` contains `metadata.name` and
-    /// the desired fields. The kind, the owner reference and the namespace of the owner are filled in. Set the namespace
-    /// if the owner is cluster-scoped, or owns the object by a label
+    /// the desired fields. The kind, the owner reference and the namespace of the owner are filled in. Set the
+    /// namespace if the owner is cluster-scoped, or owns the object by a label
     /// ([`ControllerBuilder::owns_labelled`](super::ControllerBuilder::owns_labelled)).
     ///
-    /// It is applied (server-side apply, forced) if it does not exist, if `desired` differs from the last apply
-    /// (this removes fields no longer set), or if a desired field that the view `C` shows differs. Fields that the
-    /// view does not show are restored at the next apply. Lists of containers, variables, volumes and ports are
-    /// compared by their keys, and amounts of resources by value. What admission changes is recorded in an
+    /// The object is applied (server-side apply, forced) in three cases: it does not exist; `desired` differs from the
+    /// last apply, which removes fields that are no longer set; or a desired field that the view `C` shows differs.
+    /// Fields that the view does not show are restored at the next apply. Lists of containers, variables, volumes and
+    /// ports are compared by their keys, and resource quantities by value. Changes by admission are recorded in an
     /// annotation and accepted.
     ///
     /// # Errors
-    /// [`Problem::NotOwned`] if an object that the owner does not control has the name; [`Problem::Terminating`] if the
-    /// object with this name is being deleted, or will be because it belongs to a former owner of the same name;
-    /// [`Problem::Contested`] if another program keeps undoing what is applied; `ErrNotWatched` if the object exists
-    /// and its view does not select it; `ErrUnnamed` if `desired` has no usable name or an impossible namespace;
-    /// `ErrNoNamespace` if the namespace does not exist; `ErrWiring` if the controller does not own `C`; all errors
-    /// of a write.
+    /// - [`Problem::NotOwned`] if an object that the owner does not control has the name.
+    /// - [`Problem::Terminating`] if the object with this name is being deleted, or belongs to a former owner of the
+    ///   same name and will be deleted.
+    /// - [`Problem::Contested`] if another program keeps undoing the apply.
+    /// - `ErrNotWatched` if the object exists and its view does not select it.
+    /// - `ErrUnnamed` if `desired` has no usable name or an impossible namespace.
+    /// - `ErrNoNamespace` if the namespace does not exist.
+    /// - `ErrWiring` if the controller does not own `C`.
+    /// - All errors of a write.
     pub async fn ensure<C>(&self, desired: Value) -> Result<Arc<C>, Problem>
     where
         C: Resource + Serialize,
@@ -218,7 +221,7 @@ impl<V: Resource, D> Context<V, D> {
         }
     }
 
-    /// Returns whether an object is as desired, so that [`Context::ensure_with`] would write nothing.
+    /// Returns whether an object matches the desired state, so that [`Context::ensure_with`] would write nothing.
     ///
     /// # Errors
     /// If the controller does not own `C`, or its view cannot show what is desired.
@@ -255,7 +258,7 @@ impl<V: Resource, D> Context<V, D> {
         if let Some(wait) = throttle.wait(creation, desired.hash, now) {
             return Err(Problem::contested::<C>(&desired.key, None, wait));
         }
-        // The first creation undoes nothing, and is not counted.
+        // The first creation is not counted.
         let is_again = self.lost_children() || throttle.knows(creation);
         self.confirm_owner().await?;
         match self.client().apply_new::<C>(&desired.key, &desired.body).await {
@@ -267,17 +270,16 @@ impl<V: Resource, D> Context<V, D> {
                 self.publish_write::<C>("Created", &note);
                 self.applied(children, desired, options, (created, false)).await
             }
-            // The store is behind, or does not select the object that has the name.
+            // The store is out of date, or does not select the object with this name.
             Err(error) if error.is_conflict() => {
                 let there = self.client().get::<C>(&desired.key).await;
                 let there = there.map_err(|error| failed::<C>("get", &desired.key, error))?;
                 let there = children.apply_read(there);
-                // If the store still lacks it, the informer does not select it. The missing label can be one of
-                // those applied.
+                // If the store still lacks it, the informer does not select it. The apply may add the missing label.
                 let is_unseen = children.get(&desired.key).is_none();
                 self.ensure_existing(children, desired, options, (there, is_unseen)).await
             }
-            // The namespace is missing. An owner in it is about to be deleted with it.
+            // The namespace is missing. An owner in it will be deleted, too.
             Err(error)
                 if error.code() == Some(404)
                     && !error.is_not_served()
@@ -314,14 +316,14 @@ impl<V: Resource, D> Context<V, D> {
         }
         let (throttle, now) = (&self.controller.throttle, Instant::now());
         if let Some(wait) = throttle.wait((child.uid(), 0), desired.hash, now) {
-            // Another program with other settings changes the record, too.
+            // A second installation with other settings also changes the record.
             let is_record = !is_applied && record(&*child, C::Keep::APPLIED).is_some();
             let field =
                 if is_record { Some(record_at::<C>()) } else { blamed(&different, &*child) };
             return Err(Problem::contested::<C>(key, field, wait));
         }
         if is_adopted {
-            // When an owner is deleted with orphaning, this happens before its watch reports the deletion.
+            // If the owner was deleted with orphaning, its watch may not have reported the deletion yet.
             self.ask_for_owner().await?;
         }
         let applied = self.apply_over(desired, options, &*child, is_applied).await?;
@@ -348,7 +350,7 @@ impl<V: Resource, D> Context<V, D> {
         Ok(applied)
     }
 
-    /// Returns whether to adopt an object. Fails if it must not be written.
+    /// Returns whether to adopt an object. Fails if the object must not be written.
     fn may_write<C: Resource>(
         &self,
         options: &EnsureOptions<'_, C>,
@@ -365,8 +367,8 @@ impl<V: Resource, D> Context<V, D> {
         if meta.deleting { Err(Problem::terminating::<C>(key)) } else { Ok(is_adopted) }
     }
 
-    /// Publishes that an object was changed, or restored if the same was applied before. A change of the record
-    /// alone is not published.
+    /// Publishes that an object was changed, or restored if the same state was applied before. A change of only the
+    /// record is not published.
     fn publish_change<C: Resource>(
         &self,
         desired: &Desired,
@@ -408,13 +410,13 @@ impl<V: Resource, D> Context<V, D> {
         self.labelled::<C>().is_none() && child.meta().owner.is_none()
     }
 
-    /// Asks the API server whether the owner still exists, if an owned object was deleted since the last check. The
-    /// garbage collector deletes the objects of a deleted owner, and the watch of the owners can be behind.
+    /// Checks with the API server that the owner still exists, if an owned object was deleted since the last check. The
+    /// garbage collector deletes the objects of a deleted owner, and the watch of the owners can lag.
     async fn confirm_owner(&self) -> Result<(), Problem> {
         if self.lost_children() { self.ask_for_owner().await } else { Ok(()) }
     }
 
-    /// Asks the API server whether the owner still exists and is not being deleted.
+    /// Checks with the API server that the owner still exists and is not being deleted.
     async fn ask_for_owner(&self) -> Result<(), Problem> {
         let (lost_children, key) = (&self.controller.parts.lost_children, self.key());
         let found = self.client().find::<V>(key).await;
@@ -445,11 +447,11 @@ impl<V: Resource, D> Context<V, D> {
     /// another controller applied stay.
     ///
     /// # Errors
-    /// If the controller does not own `C`; all that can go wrong with a delete.
+    /// If the controller does not own `C`; all errors of a delete.
     pub async fn prune<C: Resource>(&self, keep: impl Fn(&C) -> bool) -> Result<(), Problem> {
         let children = self.children::<C>()?;
         let is_labelled = self.labelled::<C>().is_some();
-        // Without the owner, nothing would delete those that are not listed yet.
+        // After the owner is deleted, nothing would delete objects that are not listed yet.
         if is_labelled && !self.controller.parts.informer::<C>()?.has_synced() {
             let kind = C::kind().resource();
             let what = format!("{kind} cannot be listed in all namespaces, so some may be left");
@@ -481,8 +483,7 @@ impl<V: Resource, D> Context<V, D> {
         Ok(())
     }
 
-    /// Returns the objects of view `C` that this one owns, in no particular order. Those that are being deleted are
-    /// included.
+    /// Returns the objects of view `C` that this one owns, in no particular order, including those being deleted.
     ///
     /// # Errors
     /// If the controller does not own `C`.
@@ -503,16 +504,16 @@ impl<V: Resource, D> Context<V, D> {
         self.store::<C>()
     }
 
-    /// Completes what a caller desires.
+    /// Completes the desired state of a caller.
     pub(super) fn draft<C: Resource>(&self, mut desired: Value) -> Result<Draft, Problem> {
         if (C::kind().group, C::kind().kind) == ("", "Secret") && !desired["stringData"].is_null() {
-            // It is write-only: a key that is removed from it would stay in `data`.
+            // `stringData` is write-only: a key that is removed from it would stay in `data`.
             let what = "a Secret to be ensured has `stringData`: use `data`, with values in base64";
             return Err(Problem::terminal("ErrWiring", what));
         }
         remove_nulls(&mut desired);
         let key = self.child_key::<C>(&desired["metadata"])?;
-        // Before the owner is filled in: the hash does not depend on it.
+        // The hash must not depend on the owner, which is filled in below.
         let hash = hash(&Canonical::of(&desired));
         desired["apiVersion"] = C::kind().api_version().into();
         desired["kind"] = C::kind().kind.into();
@@ -529,7 +530,7 @@ impl<V: Resource, D> Context<V, D> {
         Ok(Draft { key, body: desired, hash, record })
     }
 
-    /// Returns whether an object is plainly as desired: the common case, for which no JSON is built of the object. If not,
+    /// Returns whether an object certainly matches the desired state, without converting it to JSON. If not,
     /// [`Context::ensure_existing`] decides.
     fn is_in_place<C>(&self, draft: &Draft, options: EnsureOptions<'_, C>, child: &C) -> bool
     where
@@ -538,7 +539,7 @@ impl<V: Resource, D> Context<V, D> {
         let meta = child.meta();
         let is_own = match self.labelled::<C>() {
             None => meta.blocks_owner && meta.owner.as_ref() == Some(&self.object.as_owner()),
-            // What the caller gives is compared as JSON.
+            // Owner references from the caller are compared as JSON.
             Some(_) => draft.body["metadata"]["ownerReferences"].is_null() && self.owns(child),
         };
         let is_shown = || {
@@ -555,7 +556,7 @@ impl<V: Resource, D> Context<V, D> {
             && options.unwanted_in(child, &|_| true).is_empty()
     }
 
-    /// Completes the desired state with what the view shows of it.
+    /// Completes the desired state with the part that the view shows.
     pub(super) fn complete<C: Resource + Serialize>(
         &self,
         draft: Draft,
@@ -624,8 +625,7 @@ impl<V: Resource, D> Context<V, D> {
         if self.client().is_dry_run() {
             return Ok(Arc::new(answer));
         }
-        // Compared with the response: the store returns a newer object if the watch has reported another client's
-        // change.
+        // Compares the response: the store returns a newer object if the watch has reported another client's change.
         let is_applied = is_applied(desired, &answer);
         let admitted = admitted(&options.different(desired, &answer)?);
         let is_recorded = record(&answer, C::Keep::ADMITTED) == admitted.as_deref();
@@ -641,7 +641,7 @@ impl<V: Resource, D> Context<V, D> {
         if is_recorded {
             return Ok(child);
         }
-        // Without a version: a change in between does not match the record.
+        // This patch needs no version: a change in between would not match the record.
         let patch = json!({ "metadata": {
             "uid": child.uid(), "annotations": { C::Keep::ADMITTED: admitted },
         }});
@@ -659,11 +659,11 @@ impl<V: Resource, D> Context<V, D> {
     }
 }
 
-/// Returns whether metadata has the desired labels and annotations, as far as they are kept.
+/// Returns whether metadata has the desired labels and annotations, as far as the view keeps them.
 fn has_metadata<K: Keep>(desired: &Value, meta: &Meta<K>) -> bool {
     desired.as_object().into_iter().flatten().all(|(field, value)| {
         let (kept, keeps): (_, fn(&str) -> bool) = match field.as_str() {
-            // The key and the owner are compared before.
+            // The caller compares the key and the owner.
             "name" | "namespace" | "ownerReferences" => return true,
             "labels" => (&meta.labels, K::label),
             "annotations" => (&meta.annotations, K::annotation),
@@ -693,7 +693,7 @@ fn record_at<C: Resource>() -> String {
     format!("metadata.annotations.{}", C::Keep::APPLIED)
 }
 
-/// Returns whether exactly this was applied last. Records of earlier versions lack the controller.
+/// Returns whether exactly this state was applied last. Records of earlier versions lack the controller.
 fn is_applied<C: Resource>(desired: &Desired, child: &C) -> bool {
     record(child, C::Keep::APPLIED)
         .is_some_and(|record| record == desired.record || record == hex(desired.hash))
@@ -705,7 +705,7 @@ fn is_of_another<C: Resource>(child: &C, controller: &str) -> bool {
     by.is_some_and(|(by, _)| by != controller)
 }
 
-/// Returns whether an object is as wanted, apart from recorded changes of admission.
+/// Returns whether an object matches the desired state, apart from recorded changes by admission.
 fn is_accepted<C: Resource>(different: &Different, child: &C) -> bool {
     different.is_empty() || record(child, C::Keep::ADMITTED) == admitted(different).as_deref()
 }

@@ -14,8 +14,8 @@ pub(super) struct Place<'a> {
     within: Option<&'a Place<'a>>,
 }
 
-/// The desired state in the form that is hashed: unordered lists and maps are sorted by key, and amounts are
-/// normalised. So reordering the variables of a container does not restart its pods.
+/// The desired state in the form that is hashed: unordered lists and maps are sorted by key, and quantities are
+/// normalized. So reordering the variables of a container does not restart its pods.
 pub(super) struct Canonical<'a> {
     value: &'a Value,
     at: Place<'a>,
@@ -74,7 +74,7 @@ impl Serialize for Canonical<'_> {
         let at = self.at;
         match self.value {
             Value::Object(map) => {
-                // Unsorted if any crate of the program enables serde_json's feature preserve_order.
+                // The map is unsorted if any crate of the program enables serde_json's feature preserve_order.
                 if map.keys().is_sorted() {
                     return serializer.collect_map(
                         map.iter()
@@ -137,7 +137,7 @@ pub(super) fn hash(value: &impl Serialize) -> u64 {
     hash.0
 }
 
-/// Returns a hash in the form of the annotations.
+/// Formats a hash for an annotation.
 pub(super) fn hex(hash: u64) -> String {
     format!("{hash:016x}")
 }
@@ -173,9 +173,9 @@ pub(super) fn project(value: &mut Value, onto: &Value) {
     }
 }
 
-/// Returns the path, such as `spec.replicas`, and observed value of each difference from `wanted`. Everything else
-/// in `observed` is a default or another manager's. Lists that server-side apply merges by keys are compared by
-/// keys, and amounts of resources by value.
+/// Returns the path, such as `spec.replicas`, and observed value of each difference from `wanted`. Everything else in
+/// `observed` is a default or belongs to another manager. Lists that server-side apply merges by keys are compared by
+/// keys, and resource quantities by value.
 pub(super) fn deviations(wanted: &Value, observed: &Value) -> Vec<(String, Value)> {
     let mut found = Vec::new();
     compare(&mut found, &Place::ROOT, wanted, observed);
@@ -254,7 +254,7 @@ fn compare_lists(
             None => found.push((at.inner(&key).path(), Value::Null)),
         }
     }
-    // A second item with the same key: of two equal variables, the container gets the second.
+    // The list has a second item with the same key. Of two variables with the same name, the container gets the second.
     let again =
         |wanted: &&Value| observed.iter().filter(|other| is_same(wanted, other)).count() > 1;
     for wanted in wanted.iter().filter(again) {
@@ -303,14 +303,14 @@ pub(super) fn keys(at: &Place<'_>, items: &[Value]) -> Option<&'static [&'static
         "ports" if items.iter().all(|port| port["port"].is_null()) => {
             &["containerPort", "protocol"]
         }
-        // Of a Service. The ports of a NetworkPolicy rule are an atomic list.
+        // Only the ports of a Service have keys. The ports of a NetworkPolicy rule are an atomic list.
         "ports" if at.is("spec", "ports") => &["port", "protocol"],
         _ => return None,
     };
     items.iter().all(|item| !item[keys[0]].is_null()).then_some(keys)
 }
 
-/// Returns whether the value is an amount of a resource: of a container or a volume.
+/// Returns whether the value is a resource quantity of a container or a volume.
 pub(super) fn is_amount(at: &Place<'_>) -> bool {
     matches!(
         at.last(),
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_keyed_lists_is_hashed_only_if_it_counts() {
+    fn the_order_of_keyed_lists_is_hashed_only_if_it_matters() {
         let with =
             |env: Value| json!({"containers": [{"name": "a", "env": env}], "args": ["x", "a"]});
         let (a, b) = (json!({"name": "A", "value": "1"}), json!({"name": "B", "value": "2"}));
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_more_in_a_rule_of_a_network_policy_counts() {
+    fn an_additional_port_of_a_network_policy_rule_is_a_difference() {
         let rule = |ports: Value| json!({"spec": {"ingress": [{"ports": ports}]}});
         let (wanted, more) = (json!([{"port": 80}]), json!([{"port": 80}, {"port": 22}]));
         assert!(difference(&rule(wanted), &rule(more)).is_some());
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn another_entry_of_a_selector_counts() {
+    fn an_additional_entry_of_a_selector_is_a_difference() {
         let wanted = json!({"selector": {"a": "b"}, "labels": {"a": "b"}});
         let observed = json!({"selector": {"a": "b", "c": "d"}, "labels": {"a": "b", "c": "d"}});
         assert_eq!(difference(&wanted, &observed).as_deref(), Some("selector.c"));
@@ -397,14 +397,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_null_is_not_applied() {
+    fn null_fields_are_not_applied() {
         let mut desired = json!({"spec": {"replicas": null, "list": [{"a": null, "b": 1}]}});
         remove_nulls(&mut desired);
         assert_eq!(desired, json!({"spec": {"list": [{"b": 1}]}}));
     }
 
     #[test]
-    fn what_is_wanted_has_to_be_there_and_nothing_else_has_to_be_absent() {
+    fn missing_fields_are_differences_and_additional_fields_are_not() {
         let wanted = json!({"replicas": 2, "data": {"a": "x"}, "spec": {"ports": [{"port": 1}]}, "none": []});
         let observed = json!({"replicas": 2.0, "data": {"a": "x", "b": "of others"},
             "spec": {"ports": [{"port": 1, "protocol": "TCP"}]}, "strategy": "a default"});
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_map_counts_in_an_item_of_a_list_only() {
+    fn an_empty_map_matters_only_in_a_list_item() {
         let volumes = |volume: Value| json!({"volumes": [volume]});
         let (empty, other) =
             (json!({"name": "a", "emptyDir": {}}), json!({"name": "a", "hostPath": {"path": "/"}}));
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_of_resources_are_compared_by_value_and_other_texts_as_they_are() {
+    fn resource_quantities_are_compared_by_value_and_other_texts_literally() {
         let limits = |cpu: Value| json!({"resources": {"limits": {"cpu": cpu}}});
         assert_eq!(difference(&limits(json!("0.5")), &limits(json!("500m"))), None);
         assert_eq!(difference(&limits(json!(1)), &limits(json!("1"))), None);
@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn a_projection_has_the_values_of_the_one_and_the_fields_of_the_other() {
+    fn a_projection_keeps_the_values_of_fields_that_the_other_has() {
         let mut value =
             json!({"a": 1, "b": {"c": 2, "d": 3}, "list": [{"e": 4, "f": 5}], "longer": [6, 7]});
         let onto = json!({"b": {"c": 0}, "list": [{"e": 0}], "longer": [0], "other": 0});

@@ -1,4 +1,4 @@
-//! Conditions in the form that `kubectl wait` and other controllers read.
+//! Conditions in the format that `kubectl wait` and other controllers read.
 
 use jiff::{RoundMode, TimestampRound, Unit};
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use crate::object::{InternedStr, Object};
 #[cfg_attr(feature = "schemars", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// The described aspect, such as `Ready`.
+    /// The aspect that it describes, such as `Ready`.
     pub r#type: InternedStr,
     /// `True`, `False` or `Unknown`.
     #[cfg_attr(feature = "schemars", schemars(extend("enum" = ["True", "False", "Unknown"])))]
@@ -96,7 +96,7 @@ mod tests {
     use crate::object::{Meta, ObjectKey};
 
     #[test]
-    fn the_time_of_a_transition_changes_with_the_status_only() {
+    fn the_transition_time_changes_only_with_the_status() {
         let thing = Thing { meta: Meta::named(ObjectKey::new("ns", "a")) };
         let mut first = Condition::new(&thing, &[], "Ready", false, "Starting", "");
         first.last_transition_time = "2026-01-01T00:00:00Z".to_owned();

@@ -1,14 +1,16 @@
-//! Fields of other managers that the API server refuses next to the desired state, found from the causes of its
-//! refusal.
+//! Fields of other managers that the API server refuses together with the desired state. They are found from the causes
+//! of the refusal.
 //!
 //! Guarantees
-//! - The object changes only if an operation is found for every cause. Otherwise another manager's field is not the
-//!   reason, and the error is for the user. References to what another cause blames (`FieldValueNotFound`) follow it.
-//! - An operation replaces the smallest desired map or list item around the blamed field that contains a field of
+//! - The object changes only if an operation is found for every cause. Otherwise, no other manager's field is the
+//!   reason, and the user gets the error. A reference (`FieldValueNotFound`) to a field that another cause blames needs
+//!   no operation of its own.
+//! - An operation replaces the smallest desired map or list item that encloses the blamed field and contains a field of
 //!   another manager. That manager's fields in it are lost.
-//! - `spec`, a pod template and a container are never replaced. In them, only the blamed field goes. `metadata` stays.
-//! - A field or list item that is no longer desired is removed if it is blamed for what is left of it without the
-//!   fields that this manager applied.
+//! - `spec`, a pod template and a container are never replaced: only the blamed field is removed from them. `metadata`
+//!   is not changed.
+//! - A field or list item that is no longer desired is removed if it would be invalid without the fields that this
+//!   manager applied.
 
 use serde_json::{Value, json};
 
@@ -18,7 +20,7 @@ use crate::client::Cause;
 /// Returns whether a manager owns the field at a JSON pointer into the stored object, or a part of it.
 pub(super) type Owns<'a> = &'a dyn Fn(&str) -> bool;
 
-/// Who owns the fields of the stored object. Nobody owns the API server's defaults.
+/// The owners of the fields of the stored object. Defaults of the API server have no owner.
 pub(super) struct Owners<'a> {
     /// This manager, by its last apply.
     pub applied: Owns<'a>,
@@ -34,12 +36,12 @@ enum Step<'a> {
     Item(usize),
 }
 
-/// What the search found at or below a field.
+/// Result of the search at or below a field.
 #[derive(PartialEq, Eq)]
 enum Found {
     /// An operation for the cause.
     Operation,
-    /// The blamed field, which is not desired: the enclosing map is to be replaced.
+    /// The blamed field, which is not desired: the enclosing map must be replaced.
     Blamed,
     /// Nothing. The conflict can be with a field of an enclosing map.
     Nothing,
@@ -48,12 +50,12 @@ enum Found {
 struct Search<'a> {
     cause: &'a Cause,
     owners: &'a Owners<'a>,
-    /// By JSON pointer: the replacement, or `None` to remove what is there.
+    /// The replacement for each JSON pointer; `None` removes the value.
     operations: Vec<(String, Option<Value>)>,
 }
 
-/// Returns the JSON patch operations that make room for `desired` in the `stored` object, and those of `unwanted`, the
-/// last position of a list first.
+/// Returns the JSON patch operations that remove conflicts with `desired` from the `stored` object, and those of
+/// `unwanted`, the last position of a list first.
 pub(super) fn operations(
     causes: &[Cause],
     desired: &Value,
@@ -80,7 +82,7 @@ pub(super) fn operations(
     };
     let outermost = all.clone();
     all.retain(|(path, _)| !outermost.iter().any(|(outer, _)| is_within(path, outer)));
-    // Of two for one place, the unwanted one stays.
+    // Of two operations for one path, that of `unwanted` is kept.
     all.sort_by_cached_key(|(path, _)| std::cmp::Reverse(sortable(path)));
     all.dedup_by(|one, other| one.0 == other.0);
     let operation = |(path, value): (String, Option<Value>)| match value {
@@ -91,7 +93,7 @@ pub(super) fn operations(
 }
 
 impl Search<'_> {
-    /// Follows the blamed field to its end, and climbs back to the first map that resolves the cause.
+    /// Follows the blamed field to its end, then searches outwards for the first map that resolves the cause.
     fn resolve(
         &mut self,
         pointer: &str,
@@ -140,13 +142,13 @@ impl Search<'_> {
         let is_applied = (self.owners.applied)(pointer);
         let is_foreign = (self.owners.others)(pointer);
         match self.cause.reason.as_str() {
-            // A default can be refused, too: the pace of a strategy that is no longer desired. A Deployment calls it
-            // forbidden, a StatefulSet invalid.
+            // A default can be refused, too, such as the `rollingUpdate` of a strategy that is no longer desired. A
+            // Deployment reports it as forbidden, a StatefulSet as invalid.
             "FieldValueForbidden" if is_foreign || !is_applied => Found::Blamed,
             "FieldValueInvalid" if steps.is_empty() && !is_applied => Found::Blamed,
             // The API server removes the fields of this manager only.
             _ if is_foreign && is_applied => self.push(pointer, None),
-            // What another manager has set needs none of this manager's fields, and its lists are its own concern.
+            // Fields that another manager has set do not require this manager's fields, and its lists are not changed.
             "FieldValueRequired" => Found::Nothing,
             _ if steps.iter().any(|step| matches!(step, Step::Item(_))) => Found::Nothing,
             _ if is_foreign => Found::Blamed,
@@ -190,8 +192,7 @@ impl Search<'_> {
         }
     }
 
-    /// Takes a value, such as the name of a port, from a list item that is not desired to have it, if a desired item
-    /// has it.
+    /// Removes a value, such as the name of a port, from a list item if another item is desired to have it.
     fn duplicate(
         &mut self,
         path: &str,
@@ -207,7 +208,7 @@ impl Search<'_> {
         match desired {
             None => self.push(path, None),
             Some(desired) if desired[name].is_null() => self.push(path, Some(desired.clone())),
-            // It gets its own.
+            // The apply sets its desired value.
             Some(_) => Found::Nothing,
         }
     }
@@ -230,8 +231,8 @@ impl Search<'_> {
 }
 
 /// Returns the indexes of stored items in the order in which server-side apply merges a list (`visitListItems` in
-/// sigs.k8s.io/structured-merge-diff, typed/merge.go); `None` for a new item. The desired order counts. A stored item
-/// that is not desired keeps its place before the next item that is both.
+/// sigs.k8s.io/structured-merge-diff, typed/merge.go); `None` for a new item. The desired order applies. A stored item
+/// that is not desired keeps its place before the next item that is both stored and desired.
 fn merged(keys: &[&str], desired: &[Value], stored: &[Value]) -> Vec<Option<usize>> {
     let is_desired = |item: &Value| desired.iter().any(|it| has_same_keys(keys, it, item));
     let index_of = |item: &Value| stored.iter().position(|it| has_same_keys(keys, item, it));
@@ -252,7 +253,7 @@ fn merged(keys: &[&str], desired: &[Value], stored: &[Value]) -> Vec<Option<usiz
     all
 }
 
-/// Returns whether a map contains more than one concern: a `spec`, a template, a container.
+/// Returns whether a map is too broad to be replaced: a `spec`, a template, a container.
 fn is_wide(pointer: &str) -> bool {
     let mut names = pointer.rsplit('/');
     let (name, list) = (names.next().unwrap_or_default(), names.next().unwrap_or_default());

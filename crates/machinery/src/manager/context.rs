@@ -26,7 +26,7 @@ pub struct Context<V, D = ()> {
     pub(super) object: Arc<V>,
     /// The object after the last write of this reconcile.
     written: Arc<Mutex<Arc<V>>>,
-    /// For all writes of this reconcile.
+    /// The client for all writes of this reconcile.
     client: Client,
     data: Arc<D>,
 }
@@ -42,15 +42,15 @@ pub(super) struct ControllerState<V> {
     pub(super) pace: Pace,
     /// The types of the conditions that this controller sets.
     pub(super) conditions: &'static [&'static str],
-    /// Hash of the desired and the stored status, for objects whose schema makes the API server store a status in
-    /// another form than written.
+    /// Hash of the desired and the stored status, for objects whose schema makes the API server change a written
+    /// status.
     accepted: Mutex<HashMap<ObjectKey, u64>>,
     /// Reported problems, until a reconcile no longer finds them.
     reported: Mutex<HashMap<ObjectKey, Vec<Reported>>>,
-    /// The name of the declared finalizer.
+    /// The declared finalizer.
     pub(super) finalizer: Option<&'static str>,
     /// True if each write of an owned object is published as an Event.
-    tells_writes: bool,
+    publishes_writes: bool,
 }
 
 /// Problems with one reason that were reported.
@@ -67,7 +67,7 @@ struct Reported {
 struct Note {
     /// Its hash; `None` if only the reason is known.
     hash: Option<u64>,
-    /// Time of its last Event; `None` if there were too many.
+    /// Time of its last Event; `None` if the limit of Events was reached.
     at: Option<Instant>,
     /// True if the current reconcile has found it.
     is_found: bool,
@@ -88,14 +88,14 @@ pub(super) struct Declared {
     pub(super) owned: Vec<TypeId>,
     pub(super) labelled: Vec<Labelled>,
     pub(super) conditions: &'static [&'static str],
-    pub(super) tells_writes: bool,
+    pub(super) publishes_writes: bool,
     pub(super) finalizer: Option<&'static str>,
 }
 
 /// Time before a lasting problem is reported again. The API server keeps Events for an hour.
 const AGAIN: Duration = Duration::from_secs(30 * 60);
-/// Events with one reason within [`AGAIN`], for a problem whose sentence changes: some have a number or an ID of the API
-/// server or of a webhook.
+/// Maximum number of Events with one reason within [`AGAIN`]. The sentence of some problems changes each time, because
+/// it contains a number or an ID from the API server or a webhook.
 const EVENTS: u32 = 5;
 
 // === impl ControllerState ===
@@ -106,7 +106,7 @@ impl<V: Resource> ControllerState<V> {
         declared: Declared,
     ) -> Result<ControllerState<V>, WiringError> {
         let objects = parts.store()?;
-        let Declared { owned, labelled, conditions, tells_writes, finalizer } = declared;
+        let Declared { owned, labelled, conditions, publishes_writes, finalizer } = declared;
         Ok(ControllerState {
             parts: parts.clone(),
             objects,
@@ -119,7 +119,7 @@ impl<V: Resource> ControllerState<V> {
             accepted: Mutex::default(),
             reported: Mutex::default(),
             finalizer,
-            tells_writes,
+            publishes_writes,
         })
     }
 
@@ -137,8 +137,8 @@ impl<V: Resource> ControllerState<V> {
         }
     }
 
-    /// Returns whether to report a problem of an object: only once while reconciles find it and describe it in the
-    /// same sentence.
+    /// Returns whether to report a problem of an object. It is reported once while reconciles find it and describe it
+    /// in the same sentence.
     pub(super) fn is_news(
         &self,
         object: &V,
@@ -176,14 +176,14 @@ impl<V: Resource> ControllerState<V> {
         is_news
     }
 
-    /// Begins a reconcile of `key`.
+    /// Records that a reconcile of `key` begins.
     pub(super) fn begins(&self, key: &ObjectKey) {
         let mut reported = self.reported.lock();
         let known = reported.get_mut(key).into_iter().flatten();
         known.flat_map(|known| &mut known.notes).for_each(|note| note.is_found = false);
     }
 
-    /// Marks a reconcile of `key` as succeeded: problems that it did not find are solved.
+    /// Records that a reconcile of `key` succeeded: problems that it did not find are solved.
     pub(super) fn succeeded(&self, key: &ObjectKey) {
         let mut reported = self.reported.lock();
         if let Some(problems) = reported.get_mut(key) {
@@ -195,7 +195,7 @@ impl<V: Resource> ControllerState<V> {
         }
     }
 
-    /// Marks a reconcile of `key` as failed. If it found a problem, those that it did not find are solved. If it
+    /// Records that a reconcile of `key` failed. If it found a problem, those that it did not find are solved. If it
     /// found none, as in an outage, nothing changes.
     pub(super) fn failed(&self, key: &ObjectKey) {
         let found_any = |problems: &Vec<Reported>| {
@@ -228,7 +228,7 @@ impl<V, D> Context<V, D> {
         Context { controller, object, written, client, data }
     }
 
-    /// The program's data: [`ControllerBuilder::data`](super::ControllerBuilder::data).
+    /// Returns the program's data: [`ControllerBuilder::data`](super::ControllerBuilder::data).
     pub fn data(&self) -> &D {
         &self.data
     }
@@ -258,7 +258,7 @@ impl<V: Resource, D> Context<V, D> {
         self.written.lock().clone()
     }
 
-    /// Has later writes of this reconcile build on this state of the object, the response of a write.
+    /// Sets the state of the object that later writes of this reconcile are based on: the response of a write.
     pub(super) fn build_on(&self, object: Arc<V>) {
         *self.written.lock() = object;
     }
@@ -274,8 +274,8 @@ impl<V: Resource, D> Context<V, D> {
         object
     }
 
-    /// Returns the context of the next reconcile, with the object from the store; `None` if it was deleted. For
-    /// tests with a context of [`ControllerBuilder::context`](super::ControllerBuilder::context).
+    /// Returns the context of the next reconcile, with the object from the store; `None` if it was deleted. For unit
+    /// tests with [`ControllerBuilder::context`](super::ControllerBuilder::context).
     #[cfg(any(test, feature = "testing"))]
     #[must_use]
     pub fn next_reconcile(&self) -> Option<Context<V, D>> {
@@ -284,18 +284,18 @@ impl<V: Resource, D> Context<V, D> {
         Some(Context::new(self.controller.clone(), self.data.clone(), object))
     }
 
-    /// The key that is reconciled.
+    /// Returns the key of the object.
     pub fn key(&self) -> &ObjectKey {
         self.object.key()
     }
 
-    /// The object as it was when the reconcile began.
+    /// Returns the object as it was when the reconcile began.
     pub fn object(&self) -> &Arc<V> {
         &self.object
     }
 
-    /// The client, for reads of the API server and for requests that the context has no method for. The store does not
-    /// see its writes before the watch reports them.
+    /// Returns the client, for reads from the API server and for requests that the context has no method for. The store
+    /// shows the client's writes only after the watch reports them.
     pub fn client(&self) -> Client {
         self.client.clone()
     }
@@ -319,7 +319,7 @@ impl<V: Resource, D> Context<V, D> {
     /// Publishes an Event about a write of an owned object, such as `DeploymentCreated`, if the controller publishes
     /// them.
     pub(super) fn publish_write<C: Resource>(&self, what: &'static str, note: &str) {
-        if self.controller.tells_writes {
+        if self.controller.publishes_writes {
             let action = match what {
                 "Created" => "Create",
                 "Deleted" => "Delete",
@@ -329,23 +329,23 @@ impl<V: Resource, D> Context<V, D> {
         }
     }
 
-    /// Publishes a Warning about a problem of the object: once while reconciles find it, again when its sentence
-    /// changes (five times in half an hour), and again after half an hour. A problem that `reconcile` returns as an error is published in the same
-    /// way.
+    /// Publishes a Warning about a problem of the object. While reconciles find the problem, the Warning is repeated
+    /// only when its sentence changes (at most five times in half an hour) or after half an hour. A problem that
+    /// `reconcile` returns as an error is published in the same way.
     pub fn warn(&self, reason: &'static str, note: &str) {
         if self.controller.is_news(&self.object, reason, Some(note), Instant::now()) {
             self.event(Type::Warning, reason, note);
         }
     }
 
-    /// Marks a problem as already reported, for example by the status before this process started: [`Context::warn`]
-    /// does not publish it.
+    /// Marks a problem as already reported, so that [`Context::warn`] does not publish it. For example, the status may
+    /// show that an earlier process reported it.
     pub fn note(&self, reason: &'static str) {
         self.controller.is_news(&self.object, reason, None, Instant::now());
     }
 
     /// Publishes an Event about the object. `reason` is one CamelCase word, `note` a sentence. Events are sent in the
-    /// background: a later write of the same reconcile can arrive before.
+    /// background, so a later write of the same reconcile can arrive earlier.
     pub fn event(&self, kind: Type, reason: &'static str, note: &str) {
         self.publish(kind, reason, "Reconcile", note);
     }

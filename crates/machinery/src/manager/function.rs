@@ -28,7 +28,7 @@ pub(super) struct Function<V, D, F> {
     on_error: OnProblem<V, D>,
 }
 
-/// The data of the program, and what runs beside `reconcile`.
+/// The data of the program, and the functions that run in addition to `reconcile`.
 pub(super) struct Functions<V, D> {
     pub(super) data: Arc<D>,
     pub(super) finalizer: Option<Finalizer<V, D>>,
@@ -39,7 +39,7 @@ pub(super) struct Functions<V, D> {
 pub(super) struct Finalizer<V, D> {
     name: &'static str,
     cleanup: Cleanup<V, D>,
-    /// True if every object gets it before its first reconcile; otherwise reconciles add it.
+    /// True if it is added to every object before the first reconcile; otherwise reconciles add it.
     is_always: bool,
 }
 
@@ -60,7 +60,7 @@ impl<V: Resource, D, F> Function<V, D, F> {
         Ok(Function { controller, reconcile, data, finalizer, on_error })
     }
 
-    /// Reports that every reconcile of an object has written something for a long time.
+    /// Publishes that every reconcile of an object has written something for a long time.
     fn warn_of_writes(&self, key: &ObjectKey) {
         if let Some(object) = self.controller.objects.get(key) {
             let note = "Its reconciles have written something each time for ten minutes: they write without need, want \
@@ -96,7 +96,7 @@ where
             Some(finalizer) if finalizer.is_always && !finalizer.is_on(&object) => {
                 object = cx.write_finalizer(finalizer.name).await?;
                 if object.meta().deleting {
-                    return Ok(Action::Done); // The watch was faster, and has enqueued it.
+                    return Ok(Action::Done); // The watch has already enqueued it.
                 }
             }
             Some(_) | None => {}
@@ -150,8 +150,8 @@ where
     }
 }
 
-/// Returns the outcome of a reconcile that failed: another one if it could not create an object because the namespace is
-/// being deleted.
+/// Returns the outcome of a failed reconcile. A failure to create an object in a namespace that is being deleted is not
+/// an error.
 fn in_terminating_namespace<V: Resource>(object: &V, problem: Problem) -> Result<Action, Problem> {
     if let Problem::Several(all) = problem {
         let left = all.into_iter().filter_map(|one| in_terminating_namespace(object, one).err());
@@ -164,7 +164,7 @@ fn in_terminating_namespace<V: Resource>(object: &V, problem: Problem) -> Result
         Problem::Call { key, .. } => key.namespace(),
         _ => object.key().namespace(),
     };
-    // The object is deleted with its namespace and needs nothing. If it is being deleted, its finalizer may need the
+    // The object will be deleted with its namespace. If it is already being deleted, its cleanup may need the new
     // object.
     if V::kind().namespaced && !object.meta().deleting && created_in == object.key().namespace() {
         return Ok(Action::Done);
@@ -205,8 +205,8 @@ impl<V: Resource, D: Send + Sync + 'static> Finalizer<V, D> {
 // === impl Context ===
 
 impl<V: Resource, D> Context<V, D> {
-    /// Adds the finalizer declared by [`ControllerBuilder::cleanup`](super::ControllerBuilder::cleanup), if the
-    /// object lacks it. Call this before creating something that needs cleanup.
+    /// Adds the finalizer declared by [`ControllerBuilder::cleanup`](super::ControllerBuilder::cleanup), if the object
+    /// lacks it. Call this before creating anything that needs cleanup.
     ///
     /// # Errors
     /// `ErrWiring` if the controller does not declare this finalizer, because nothing would remove it; a conflict if
@@ -226,7 +226,7 @@ impl<V: Resource, D> Context<V, D> {
         self.write_finalizer(name).await.map(drop)
     }
 
-    /// Removes a finalizer, if the object has it: it no longer needs cleanup.
+    /// Removes a finalizer, if the object has it. Call this when the object no longer needs cleanup.
     ///
     /// # Errors
     /// A conflict if the object has changed since this reconcile read it; all errors of a write.
@@ -239,9 +239,9 @@ impl<V: Resource, D> Context<V, D> {
             return Ok(());
         }
         match self.write_finalizers(&others).await {
-            // Another manager has removed it, and the object is gone.
+            // Another client has removed it, and the object was deleted.
             Err(Problem::Call { source, .. }) if source.is_object_not_found() => {}
-            // The watch reports the deletion, which for a Pod comes later.
+            // The watch reports the deletion; a Pod is deleted later.
             written => drop(self.wrote(written?)),
         }
         Ok(())
@@ -254,7 +254,7 @@ impl<V: Resource, D> Context<V, D> {
         Ok(self.wrote(self.write_finalizers(&finalizers).await?))
     }
 
-    /// Writes all finalizers. If the object has changed since it was read, this is a conflict, and the next
+    /// Writes all finalizers. If the object has changed since it was read, this returns a conflict, and the next
     /// reconcile sees the change.
     async fn write_finalizers(&self, finalizers: &[InternedStr]) -> Result<V, Problem> {
         let object = self.latest();

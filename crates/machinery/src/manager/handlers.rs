@@ -1,9 +1,9 @@
-//! The event handlers of a controller: what enqueues its keys.
+//! The event handlers of a controller, which enqueue its keys.
 //!
 //! Guarantees
-//! - No filter hides the start or the end of a deletion, or another owner.
-//! - A handler that panics enqueues all objects, because the keys that it would have enqueued are unknown.
-//! - A handler that only records a change runs before those that enqueue a key because of it.
+//! - No filter hides the start or the end of a deletion, or a change of the owner.
+//! - If a handler panics, all objects are enqueued, because the keys that it would have enqueued are unknown.
+//! - A handler that only records a change runs before the handlers that enqueue a key because of it.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
@@ -48,7 +48,7 @@ pub(super) type Listen = Box<dyn FnOnce() + Send>;
 // === impl Handlers ===
 
 impl Handlers {
-    /// Returns those of a controller of `V` that declares nothing else.
+    /// Returns the handlers of a controller of `V` without other declarations.
     pub(super) fn of<V: Resource>() -> Handlers {
         Handlers {
             filters: Filters::default(),
@@ -89,7 +89,7 @@ impl Handlers {
         self.filters.0.insert(TypeId::of::<W>(), (wiring::view::<W>(), Arc::new(both)));
     }
 
-    /// Records that a handler of `W` asks its filter.
+    /// Records that a handler of `W` uses its filter.
     pub(super) fn asks_filter<W: Resource>(&mut self) {
         self.filtered.push(TypeId::of::<W>());
     }
@@ -104,13 +104,13 @@ impl Handlers {
         self.sources.push(Box::new(make));
     }
 
-    /// Returns the views of filters that no handler asks.
+    /// Returns the views of filters that no handler uses.
     pub(super) fn filters_of_nothing(&self) -> impl Iterator<Item = &'static str> {
         let filters = self.filters.0.iter();
         filters.filter(|(view, _)| !self.filtered.contains(view)).map(|(_, (name, _))| *name)
     }
 
-    /// Returns the filters, for the parts that the handlers are made of.
+    /// Returns the filters, for the parts that the handlers are created from.
     pub(super) fn all_filters(&self) -> Filters {
         self.filters.clone()
     }
@@ -120,7 +120,7 @@ impl Handlers {
         self.recording.clear();
     }
 
-    /// Makes the handlers, in the order in which they receive each change.
+    /// Creates the handlers, in the order in which they receive each change.
     pub(super) fn listens<V: Resource>(
         &mut self,
         parts: &ControllerDeps,
@@ -134,7 +134,7 @@ impl Handlers {
         all.map(|handler| handler(parts)).collect()
     }
 
-    /// Adds the tasks that enqueue the keys of the streams, while `lead` leads.
+    /// Adds the tasks that enqueue the keys of the streams while this process leads.
     pub(super) fn enqueue_sources(
         self,
         parts: &ControllerDeps,
@@ -166,7 +166,7 @@ impl Handlers {
 // === impl Filters ===
 
 impl Filters {
-    /// Returns the filter of `W`, which all changes pass if none was declared.
+    /// Returns the filter of `W`. Without a declared filter, all changes pass.
     pub(super) fn of<W: Resource>(&self) -> Filter<W> {
         let filter = self.0.get(&TypeId::of::<W>());
         let filter = filter.and_then(|(_, filter)| filter.downcast_ref::<Filter<W>>());
@@ -174,8 +174,8 @@ impl Filters {
     }
 }
 
-/// Returns whether a deletion starts or ends, or the owner changes. Filters do not apply to these, because of finalizers
-/// and of owned objects that would be lost.
+/// Returns whether a deletion starts or ends, or the owner changes. If filters applied to these changes, a cleanup
+/// would not run, or an owned object would not be restored.
 fn ends<V: Resource>(delta: &Delta<V>) -> bool {
     match delta {
         Delta::Added(..) => false,
@@ -200,7 +200,7 @@ where
     })
 }
 
-/// Passes on the changes that pass the filters of `W`.
+/// Forwards the changes that pass the filters of `W`.
 pub(super) fn filtered<W: Resource, H: Fn(&Delta<W>, bool)>(
     parts: &ControllerDeps,
     handler: H,

@@ -35,7 +35,7 @@ type Adjust<V> = Box<dyn FnOnce(Builder<V>) -> Builder<V> + Send>;
 
 /// A declared view.
 struct Declaration<V> {
-    /// By the program, for all controllers.
+    /// Adjustments by the program, for all controllers.
     by_program: Vec<Adjust<V>>,
     by_controllers: Vec<Adjust<V>>,
 }
@@ -59,11 +59,11 @@ trait AnyInformer: Send + Sync {
     fn synced_except_forbidden(&self) -> Synced;
     fn has_synced_in(&self, namespace: &str) -> bool;
     fn refused(&self) -> Option<&BuildError>;
-    /// The view's type, if a controller declares a selector of objects or fields for the informer.
+    /// Returns the view's type, if a controller declares a label or field selector for the informer.
     fn is_narrowed(&self) -> Option<&'static str>;
-    /// The view's type, if the program adjusts the informer.
+    /// Returns the view's type, if the program adjusts the informer.
     fn is_of_program(&self) -> Option<&'static str>;
-    /// Lists the current state of the API server.
+    /// Lists the current state of the API server again.
     fn refresh(&self, term: u64) -> Synced;
     fn as_any(&self) -> &dyn Any;
 }
@@ -104,7 +104,7 @@ impl Declarations {
         self.of[at].1.as_any().downcast_mut().expect("it was declared under the ID of its type")
     }
 
-    /// Declares that `V` is read; returns its ID.
+    /// Declares that a controller reads `V`, and returns the ID of `V`.
     pub(super) fn read<V: Resource>(&mut self) -> TypeId {
         let _ = self.of::<V>();
         TypeId::of::<V>()
@@ -116,12 +116,12 @@ impl Declarations {
         TypeId::of::<V>()
     }
 
-    /// Declares how a controller wants the informer of `V`.
+    /// Adds a controller's adjustment of the informer of `V`.
     pub(super) fn adjust<V: Resource>(&mut self, adjust: Adjust<V>) {
         self.of::<V>().by_controllers.push(adjust);
     }
 
-    /// Declares how the program wants the informer of `V`.
+    /// Adds the program's adjustment of the informer of `V`.
     pub(super) fn adjust_for_all<V: Resource>(&mut self, adjust: Adjust<V>) {
         self.of::<V>().by_program.push(adjust);
     }
@@ -156,8 +156,8 @@ impl<V: Resource> Declared for Declaration<V> {
     }
 }
 
-/// Delays reconciles in a namespace until all views have synced there: objects that are not cached yet would be
-/// created twice.
+/// A reconciler that delays reconciles in a namespace until all views have synced there. Otherwise, objects that are
+/// not cached yet would be created twice.
 pub(super) struct InStep<R> {
     pub(super) reconciler: R,
     pub(super) controller: &'static str,
@@ -234,8 +234,8 @@ impl Informers {
         refusals.map(|refusal| refusal.clone().into()).collect()
     }
 
-    /// Returns the views that one controller narrows and another one, or the program, does not expect, and those that
-    /// the program adjusts and no controller reads. `controllers`: each name with its views.
+    /// Returns the faults of shared informers: views that one controller restricts by a selector and another one reads,
+    /// and views that the program adjusts and no controller reads. `controllers`: each name with its views.
     pub(super) fn narrowed(
         &self,
         controllers: &[(&'static str, Arc<[TypeId]>)],
@@ -297,27 +297,28 @@ impl<V: Resource> AnyInformer for Built<V> {
 // === impl ControllerDeps ===
 
 impl ControllerDeps {
-    /// The controller's name.
+    /// Returns the controller's name.
     pub fn controller(&self) -> &'static str {
         self.controller
     }
 
-    /// The client for the controller's writes. With leader election, it refuses writes while another process leads.
+    /// Returns the client for the controller's writes. With leader election, it refuses writes while another process
+    /// leads.
     pub fn client(&self) -> Client {
         self.client.clone()
     }
 
-    /// Publishes Events of this controller.
+    /// Returns the recorder of this controller's Events.
     pub fn recorder(&self) -> Recorder {
         self.recorder.clone()
     }
 
-    /// The controller's queue. Only for handlers: the queue does not exist yet when the reconciler is created.
+    /// Returns the controller's queue. Only for handlers: the queue does not exist yet when the reconciler is created.
     pub(super) fn handle(&self) -> Handle {
         self.handle.clone().expect("handlers are made after the controller")
     }
 
-    /// The store of a declared view.
+    /// Returns the store of a declared view.
     ///
     /// # Errors
     /// [`WiringError::NotDeclared`] if the controller does not declare it.

@@ -1,4 +1,4 @@
-//! Leader election: controllers that work only while this process leads.
+//! Leader election: controllers that run only while this process leads.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -32,13 +32,13 @@ use crate::workqueue::{Priority, WorkQueue};
 const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
 /// Longest wait of a new leader for its stores to catch up. A full list takes seconds. If it takes longer, the kind
-/// cannot be listed, and its controllers wait anyway.
+/// cannot be listed, and its controllers are delayed anyway.
 const CATCH_UP: Duration = Duration::from_secs(30);
 
 /// Number of keys of deleted objects stored until this process leads again.
 const GONE_MAX: usize = 100_000;
 
-/// Longest delay until a loss and return of leadership within one wakeup is noticed.
+/// Longest delay until this process notices that it has lost and regained leadership between two wakeups.
 const NOTICE: Duration = Duration::from_secs(1);
 
 /// The Lease by which the processes of one program elect a leader.
@@ -56,14 +56,14 @@ pub(super) struct Lead {
     pub(super) leadership: Option<Leadership>,
 }
 
-/// Barrier that a new leader passes when its stores show what the last leader wrote. A watch can lag, or be dead
-/// without a sign of it. Then a reconcile would use an older spec than the last leader and revert its work.
+/// A barrier that opens when the stores of a new leader show the writes of the last leader. A watch can lag or have
+/// died unnoticed. Then a reconcile would use an older spec than the last leader and revert its work.
 #[derive(Clone)]
 pub(super) struct Barrier {
     /// `None` without an election.
     leadership: Option<Leadership>,
     /// The last term for which the stores have caught up.
-    passed: watch::Sender<u64>,
+    caught_up: watch::Sender<u64>,
     refresh: Arc<dyn Fn(u64) -> Synced + Send + Sync>,
     controller: &'static str,
     skipped: Arc<Skipped>,
@@ -140,7 +140,7 @@ impl Election {
 // === impl Lease ===
 
 impl Lease {
-    /// A Lease of this name in the pod's own namespace, else in the first of
+    /// Creates a Lease of this name in the pod's own namespace, or else in the first of
     /// [`Manager::namespaces`](super::Manager::namespaces).
     pub fn named(name: impl Into<InternedStr>) -> Lease {
         Lease { name: name.into(), namespace: None, config: Config::default() }
@@ -178,8 +178,8 @@ impl Lead {
         self.leadership.as_ref().is_none_or(Leadership::is_permitted)
     }
 
-    /// Runs what `make` returns while this process leads, and again after an interruption. What has ended is run again in
-    /// the next term.
+    /// Runs the task that `make` returns while this process leads. After an interruption, a new task starts; a task
+    /// that has ended is started again in the next term.
     pub(super) async fn run(self, stop: Shutdown, make: impl Fn() -> BoxFuture<'static, ()>) {
         tokio::select! {
             biased;
@@ -204,7 +204,7 @@ impl Lead {
                 continue;
             }
             let mut task = make();
-            // Asked each time that the task goes on: the process can have been suspended meanwhile.
+            // Checked at each poll of the task, because the process can have been suspended meanwhile.
             let task = poll_fn(|context| match leads_in(term) {
                 true => task.as_mut().poll(context).map(|()| true),
                 false => Poll::Ready(false),
@@ -229,16 +229,16 @@ impl Lead {
         refresh: impl Fn(u64) -> Synced + Send + Sync + 'static,
     ) -> Barrier {
         let (leadership, refresh) = (self.leadership.clone(), Arc::new(refresh));
-        let (passed, skipped) = (watch::Sender::new(0), Arc::default());
-        Barrier { leadership, passed, refresh, controller, skipped }
+        let (caught_up, skipped) = (watch::Sender::new(0), Arc::default());
+        Barrier { leadership, caught_up, refresh, controller, skipped }
     }
 }
 
 // === impl Barrier ===
 
 impl Barrier {
-    /// Adds the tasks of a new leader: it opens the barrier, and enqueues what was skipped. Also returns the function
-    /// that adds the handler for deleted objects, to be called before any other.
+    /// Adds the tasks that open the barrier and enqueue skipped keys for a new leader. Also returns the function that
+    /// adds the handler for deleted objects. Call it before adding any other handler.
     pub(super) fn attach<V: Resource>(
         &self,
         program: Program,
@@ -274,13 +274,12 @@ impl Barrier {
         (program, Box::new(move || informer.handle(note)))
     }
 
-    /// Returns the term in which this process can work: it leads, and its stores have caught up. 0 without an
-    /// election.
+    /// Returns the current term, if this process leads and its stores have caught up. 0 without an election.
     fn open_term(&self) -> Option<u64> {
         let Some(leadership) = &self.leadership else { return Some(0) };
-        // Read first: the process can be suspended between two of these lines.
+        // The term is read first, because the process can be suspended between these two lines.
         let term = leadership.term();
-        (leadership.is_permitted() && *self.passed.borrow() == term).then_some(term)
+        (leadership.is_permitted() && *self.caught_up.borrow() == term).then_some(term)
     }
 
     /// Returns the current or last term of this process; 0 without an election.
@@ -289,35 +288,35 @@ impl Barrier {
     }
 
     /// Completes when this process leads for the first time and its stores have caught up.
-    pub(super) async fn passed(self) {
+    pub(super) async fn caught_up(self) {
         if self.leadership.is_some() {
             // `self` holds the sender, so this cannot fail.
-            drop(self.passed.subscribe().wait_for(|term| *term > 0).await);
+            drop(self.caught_up.subscribe().wait_for(|term| *term > 0).await);
         }
     }
 
-    /// Completes when this process can work.
+    /// Completes when this process leads and its stores have caught up.
     async fn opened(&self) {
         let Some(leadership) = &self.leadership else { return };
-        let (mut passed, mut changes) = (self.passed.subscribe(), leadership.changes());
+        let (mut caught_up, mut changes) = (self.caught_up.subscribe(), leadership.changes());
         while self.open_term().is_none() {
             // The senders are in `self`, so neither can fail.
             tokio::select! {
                 biased;
-                _ = passed.changed() => {}
+                _ = caught_up.changed() => {}
                 _ = changes.changed() => {}
                 () = sleep(NOTICE) => {}
             }
         }
     }
 
-    /// Opens the barrier in each term, once the stores have caught up with the beginning of the term.
+    /// Opens the barrier in each term, when the stores have caught up with the beginning of the term.
     async fn keep(self) -> Infallible {
         let Some(leadership) = self.leadership.clone() else { return std::future::pending().await };
         let mut changes = leadership.changes();
         loop {
             let term = leadership.term();
-            if term == *self.passed.borrow() || !leadership.is_permitted() {
+            if term == *self.caught_up.borrow() || !leadership.is_permitted() {
                 // `leadership` holds the sender. The timeout is no error.
                 drop(timeout(NOTICE, changes.changed()).await);
                 continue;
@@ -330,14 +329,13 @@ impl Barrier {
                      wrote have come; it works with what it has (/readyz?verbose names the informer)"
                 );
             }
-            self.passed.send_replace(term);
+            self.caught_up.send_replace(term);
             tracing::debug!(controller, term, "The stores have caught up");
         }
     }
 
-    /// After regaining the lease, enqueues every object, and every deleted key that was not reconciled yet. (Skipped
-    /// keys are not kept in the queue: they would be retried for as long as another process leads. A process that
-    /// never led has skipped none, as its handlers are added later.)
+    /// Enqueues every object, and every deleted key that was not reconciled yet, when this process has regained the
+    /// lease. Skipped keys are not kept in the queue, where they would be retried for as long as another process leads.
     async fn catch_up<V: Object>(
         self,
         objects: Store<V>,
@@ -355,8 +353,8 @@ impl Barrier {
     }
 }
 
-/// A reconciler that skips reconciles while another process leads. Every write checks leadership anyway, but a
-/// reconcile refused at its first write is no failure and must not increase the key's backoff.
+/// A reconciler that skips reconciles while another process leads. Every write checks leadership anyway, but such a
+/// refusal is no failure and must not increase the key's backoff.
 pub(super) struct WhileLeading<R> {
     pub(super) reconciler: R,
     pub(super) barrier: Barrier,
@@ -376,14 +374,14 @@ impl<R: Reconciler> Reconciler for WhileLeading<R> {
             self.barrier.skipped.any.notify_one();
             return Ok(Action::Done);
         };
-        // Removed before the reconcile, which does not cover a later deletion.
+        // The key is removed first, because the reconcile does not cover a later deletion.
         let taken = self.barrier.skipped.gone.lock().take(key);
-        let mut taken = TakenDeletion { key: taken, skipped: &self.barrier.skipped };
+        let mut taken = SkippedDeletion { key: taken, skipped: &self.barrier.skipped };
         let Some(action) = self.within_term(term, self.reconciler.reconcile(key)).await else {
             self.barrier.skipped.any.notify_one();
             return Ok(Action::Done);
         };
-        // A refusal after the loss of leadership is no failure: the catch-up repeats the reconcile.
+        // An error after the loss of leadership is no failure: the catch-up repeats the reconcile.
         if action.is_err() && self.barrier.open_term() != Some(term) {
             self.barrier.skipped.any.notify_one();
             return Ok(Action::Done);
@@ -399,8 +397,8 @@ impl<R: Reconciler> Reconciler for WhileLeading<R> {
 }
 
 impl<R> WhileLeading<R> {
-    /// Returns the outcome of a reconcile; `None` if another term begins before it ends. Its decisions are outdated
-    /// then, because another process has led meanwhile.
+    /// Returns the outcome of a reconcile; `None` if another term begins before it ends. Then its decisions are
+    /// outdated, because another process has led meanwhile.
     async fn within_term<T>(&self, term: u64, reconcile: impl Future<Output = T>) -> Option<T> {
         let mut reconcile = pin!(reconcile);
         poll_fn(|context| match self.barrier.term() == term {
@@ -411,13 +409,13 @@ impl<R> WhileLeading<R> {
     }
 }
 
-/// The key of a deleted object. Drop puts it back unless the reconcile succeeded.
-struct TakenDeletion<'a> {
+/// The key of a deleted object. Drop stores it again unless the reconcile succeeded.
+struct SkippedDeletion<'a> {
     key: Option<ObjectKey>,
     skipped: &'a Skipped,
 }
 
-impl Drop for TakenDeletion<'_> {
+impl Drop for SkippedDeletion<'_> {
     fn drop(&mut self) {
         self.skipped.gone.lock().extend(self.key.take());
     }
@@ -465,7 +463,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn passes_skipped_while_another_led_are_made_up_for_when_this_process_leads_again() {
+    async fn skipped_reconciles_are_repeated_when_this_process_leads_again() {
         let leadership = Leadership::of_tests();
         let (mut writer, objects) = store::new(Vec::new());
         let keys = ["a", "b"].map(|name| ObjectKey::new("ns", name));
@@ -545,7 +543,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_reconcile_does_not_go_on_in_another_term_than_its_own() {
+    async fn a_reconcile_does_not_continue_in_a_later_term() {
         for other in [false, true] {
             let leadership = Leadership::of_tests();
             let lead = Lead { leadership: Some(leadership.clone()) };
@@ -573,7 +571,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_reconcile_covers_no_deletion_that_comes_meanwhile() {
+    async fn a_reconcile_does_not_cover_a_deletion_during_it() {
         let barrier = Lead::default().barrier("test", |_| Box::pin(std::future::ready(())));
         let (skipped, key) = (barrier.skipped.clone(), ObjectKey::new("ns", "a"));
         let reconciler = Deletes(skipped.clone(), Mutex::default());

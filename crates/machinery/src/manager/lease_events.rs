@@ -11,14 +11,14 @@ const ACTION: &str = "Elect";
 
 const LEASE: Kind = Kind::namespaced("coordination.k8s.io", "v1", "Lease", "leases");
 
-/// Publishes the Events, in client-go's words. They need permission like every write. So a leader announces its stop
-/// while it still leads; if it lost the lease, only its successor's Event shows this.
+/// The publisher of these Events, with client-go's messages. They require leadership like every write, so a leader
+/// publishes its stop while it still leads. If it lost the lease, only its successor's Event shows this.
 pub(super) struct LeaseEvents {
     recorder: Recorder,
     leadership: Leadership,
     lease: ObjectKey,
     identity: String,
-    /// Reads the Lease's UID: `kubectl describe` finds Events by it.
+    /// The client that reads the Lease's UID, by which `kubectl describe` finds Events.
     client: Client,
 }
 
@@ -35,8 +35,8 @@ impl LeaseEvents {
         LeaseEvents { recorder, leadership, lease, identity, client }
     }
 
-    /// Publishes an Event each time this process becomes the leader, and one at `stop` if it leads then: nothing
-    /// else is written by that time, and the lease has not been released yet.
+    /// Publishes an Event each time this process becomes the leader, and one at `stop` if it leads then. `stop`
+    /// completes after the last other write and before the lease is released.
     pub(super) async fn run(&self, stop: impl Future<Output = ()>) {
         let mut uid = Uid::NONE;
         let tell = async {
@@ -66,7 +66,7 @@ impl LeaseEvents {
         }
     }
 
-    /// The Lease's UID. The Event is published even without it.
+    /// Returns the Lease's UID. The Event is published even without it.
     async fn uid(&self) -> Uid {
         let Ok(lease) = self.client.read(&LEASE, &self.lease).await else { return Uid::NONE };
         let uid = lease["metadata"]["uid"].as_str().and_then(|uid| uid.parse().ok());

@@ -1,13 +1,13 @@
-//! Applies over the fields of other managers (`metadata.managedFields`).
+//! Server-side applies that take over fields of other managers (`metadata.managedFields`).
 //!
 //! Guarantees
 //! - Another manager's field is removed only if the API server refuses the desired state with it, or if the caller
 //!   declares it unwanted.
-//! - An object that would be invalid without these fields is not changed: a Service keeps serving.
+//! - An object that would be invalid without these fields is not changed, so a Service continues to serve.
 //! - A field that is no longer desired is removed, even if another manager has set the same value since.
 //! - Each patch applies only to the object and version that it was decided for.
-//! - A patch to an adopted object also sets its owner: nothing is written to an object that the owner does not
-//!   control.
+//! - A patch to an adopted object also sets its owner reference: no other write changes an object that the owner does
+//!   not control.
 
 use std::marker::PhantomData;
 
@@ -24,7 +24,7 @@ use crate::client;
 use crate::controller::Problem;
 use crate::object::{Keep, Kind, Meta, Nothing, Object, ObjectKey, Resource, ResourceVersion, Uid};
 
-/// Value in place of the hash in the record, while our Update entry in managedFields still has to be removed. It
+/// Value of the record, instead of the hash, while our Update entry in `managedFields` must still be removed. It
 /// survives a crash, so the next reconcile finishes the job.
 const PENDING: &str = "pending";
 
@@ -66,18 +66,17 @@ impl<V: Resource, D> Context<V, D> {
         let applied = match answer {
             Err(error) if may_be_hindered(&error) => {
                 match self.clear_the_way(desired, options, child, &error).await {
-                    // An apply would start from the stored object.
+                    // A dry-run apply would start from the stored object, which still has the conflicting fields.
                     Ok(Some(cleared)) if client.is_dry_run() => return Ok(cleared),
                     Ok(Some(_)) => {
                         let applied = self.apply_after_patch::<C>(key, only).await;
                         applied.inspect_err(|_| {
-                            // The object was written, so that this attempt counts, too.
+                            // The object was written, so this attempt counts, too.
                             let subject = (child.uid(), 0);
                             self.controller.throttle.wrote(subject, desired.hash, Instant::now());
                         })
                     }
-                    // Without the conflicting fields, the object would be invalid, too: the first error is the useful
-                    // one.
+                    // The object would be invalid even without the conflicting fields, so the first error is returned.
                     Err(problem) if !problem.api_error().is_some_and(may_be_hindered) => {
                         Err(problem)
                     }
@@ -93,8 +92,8 @@ impl<V: Resource, D> Context<V, D> {
         Ok(self.patch_exactly(&applied, unwanted).await?.unwrap_or(applied))
     }
 
-    /// Applies to an object that this manager has patched, and removes the patch from managedFields. Otherwise a later
-    /// apply would not remove these fields.
+    /// Applies to an object that this manager has patched, and removes the patch from `managedFields`. Otherwise, a
+    /// later apply would not remove the patched fields.
     async fn apply_after_patch<C: Resource>(
         &self,
         key: &ObjectKey,
@@ -112,8 +111,8 @@ impl<V: Resource, D> Context<V, D> {
         apply(&desired).await
     }
 
-    /// Makes this manager the only owner of the fields that it applied and no longer desires. Otherwise an apply
-    /// leaves them to their other owners. Changes only `managedFields`.
+    /// Makes this manager the only owner of the fields that it applied and no longer desires. Otherwise, the apply
+    /// would keep them for their other owners. Changes only `managedFields`.
     async fn own_what_goes<C: Resource + Serialize>(
         &self,
         desired: &Desired,
@@ -128,8 +127,8 @@ impl<V: Resource, D> Context<V, D> {
         }
         let mut operations = match fields.applied_by(manager) {
             Some(applied) => fields.take_from_others(manager, &gone(applied, &desired.body)),
-            // The owners were cleared, or the object was restored. Treats what the view shows as applied by this
-            // manager.
+            // The owners were cleared, or the object was restored. The fields that the view shows count as applied by
+            // this manager.
             None if record(child, C::Keep::APPLIED).is_some() => {
                 let claimed = fields.without_those_of_others(&json_of(child)?);
                 let mut operations =
@@ -157,8 +156,8 @@ impl<V: Resource, D> Context<V, D> {
         })
     }
 
-    /// Removes conflicting fields of other managers. The fields of this manager's last apply stay: the next apply
-    /// removes them, and a Service keeps serving until then.
+    /// Removes conflicting fields of other managers. The fields of this manager's last apply stay until the next apply
+    /// removes them, so a Service continues to serve.
     async fn clear_the_way<C: Resource>(
         &self,
         desired: &Desired,
@@ -195,7 +194,7 @@ impl<V: Resource, D> Context<V, D> {
     }
 
     /// Removes our Update entries, so that later applies can remove these fields. Retries if a controller writes a
-    /// status meanwhile.
+    /// status in the meantime.
     async fn leave_to_the_apply<C: Resource>(
         &self,
         key: &ObjectKey,
@@ -224,7 +223,8 @@ impl<V: Resource, D> Context<V, D> {
         }
     }
 
-    /// Applies an RFC 6902 patch if the object is unchanged since it was read. Sends nothing without operations.
+    /// Sends an RFC 6902 patch that applies only if the object is unchanged since it was read. Sends nothing without
+    /// operations.
     async fn patch_exactly<C: Resource>(
         &self,
         child: &C,
@@ -253,15 +253,15 @@ impl<V: Resource, D> Context<V, D> {
     }
 }
 
-/// Returns JSON patch operations, last position first, that remove the [`Foreign`] fields that conflict with a
-/// desired state.
+/// A function that returns JSON patch operations, last position first, that remove the [`Foreign`] fields that conflict
+/// with a desired state.
 pub(super) type Unwanted<'a, C> = &'a (dyn Fn(&C, Foreign<'_>) -> Vec<Value> + Send + Sync);
 
-/// Returns whether another manager set the field at a JSON pointer.
+/// A function that returns whether another manager set the field at a JSON pointer.
 pub type Foreign<'a> = &'a dyn Fn(&str) -> bool;
 
-/// Returns whether the API server may have refused the write because of other managers' fields. Refusals by
-/// admission do not count. The API server reports two ports with one node port as 500 (k8s.io/kubernetes,
+/// Returns whether the API server may have refused the write because of other managers' fields. This excludes refusals
+/// by admission. The API server returns 500 for two ports with the same node port (k8s.io/kubernetes,
 /// pkg/registry/core/service/storage).
 fn may_be_hindered(error: &client::Error) -> bool {
     matches!(error.code(), Some(400 | 422 | 500))
@@ -269,15 +269,16 @@ fn may_be_hindered(error: &client::Error) -> bool {
         && !error.to_string().contains("failed calling webhook")
 }
 
-/// The API server refuses an apply with another object's UID with 422, as a UID is immutable.
+/// Returns a conflict if an apply was refused because of another object's UID. The API server returns 422, because a
+/// UID is immutable.
 pub(super) fn conflict_if_another(error: client::Error) -> client::Error {
     let is_another =
         error.is_invalid() && error.to_string().contains("metadata.uid: Invalid value");
     if is_another { as_conflict(error) } else { error }
 }
 
-/// The API server returns 422 if the `test` of a JSON patch fails (k8s.io/apiserver, endpoints/handlers) and if the
-/// result is invalid. Only the latter names fields.
+/// Returns a conflict if the `test` of a JSON patch failed. The API server returns 422 for that (k8s.io/apiserver,
+/// endpoints/handlers) and for an invalid result, but names fields only for the latter.
 fn conflict_if_test_failed(error: client::Error) -> client::Error {
     let names_a_field = matches!(&error, client::Error::Api { causes, .. }
         if causes.iter().any(|cause| cause.reason.starts_with("FieldValue")));
@@ -297,7 +298,7 @@ fn as_conflict(error: client::Error) -> client::Error {
     }
 }
 
-/// A complete object. Much larger than a view, so it is read only when needed.
+/// A complete object. It is read only when needed, because it is much larger than a view.
 #[derive(Debug)]
 pub(super) struct ManagedFields<C> {
     meta: Meta,
@@ -308,8 +309,8 @@ pub(super) struct ManagedFields<C> {
 // === impl ManagedFields ===
 
 impl<C> ManagedFields<C> {
-    /// Returns whether the last apply of `manager` set the field at this JSON pointer. If so, the next apply without
-    /// it removes it.
+    /// Returns whether the last apply of `manager` set the field at this JSON pointer. If so, an apply without the
+    /// field removes it.
     pub(super) fn was_applied(&self, manager: &str, pointer: &str) -> bool {
         let by_apply = |entry: &&Value| is_of(manager, entry, "Apply");
         let applied = self.entries().filter(by_apply).map(|entry| &entry["fieldsV1"]);
@@ -411,15 +412,15 @@ fn holds(mut fields: &Value, mut object: &Value, pointer: &str) -> bool {
         };
         match below {
             Some(below) => fields = below,
-            // A list or map without entries is owned as a whole.
+            // A list or map without entries has one owner.
             None => return fields.as_object().is_some_and(Map::is_empty),
         }
     }
     true
 }
 
-/// Returns the part of `fields` that `desired` lacks. A name without entries stands for everything below it. A list
-/// item is removed as a whole, of other fields only what `fields` names.
+/// Returns the part of `fields` that `desired` lacks. A name without entries stands for everything below it. A missing
+/// list item is returned as a whole; of other fields, only those that `fields` names.
 fn gone(fields: &Value, desired: &Value) -> Value {
     let parts = fields.as_object().into_iter().flatten().filter(|(name, _)| *name != ".");
     let gone = parts.filter_map(|(name, below)| {
@@ -454,7 +455,7 @@ fn take(fields: &mut Value, taken: &Value) -> bool {
             any = true;
         } else {
             any |= take(there, below);
-            // An empty entry would stand for the whole field.
+            // An empty entry would stand for all fields below it.
             if *there == json!({}) {
                 fields.remove(name);
             }
@@ -556,7 +557,7 @@ mod tests {
     }
 
     #[test]
-    fn applied_fields_are_found_by_place_by_keys_and_as_a_whole() {
+    fn applied_fields_are_found_by_path_by_keys_and_by_parent() {
         let keys = r#"k:{"port":80,"protocol":"UDP"}"#;
         let spec = json!({ "f:ports": { keys: { ".": {}, "f:port": {} } }, "f:ranges": {} });
         let set = json!({ "f:metadata": { "f:annotations": { "f:a.b/c": {} } }, "f:spec": spec });
@@ -574,7 +575,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_longer_desired_is_taken_from_all_others() {
+    fn undesired_fields_are_removed_from_all_other_managers() {
         let (web, dns) = (r#"k:{"port":80,"protocol":"TCP"}"#, r#"k:{"port":80,"protocol":"UDP"}"#);
         let port = json!({ ".": {}, "f:port": {}, "f:name": {} });
         let spec = json!({ "f:ports": { web: port, dns: port }, "f:ranges": {}, "f:kind": {} });
@@ -603,7 +604,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fields_of_a_value_are_named_as_the_api_server_names_them() {
+    fn field_names_match_those_of_the_api_server() {
         let spec = json!({ "selector": { "a": "b" }, "ports": [{ "port": 80, "protocol": "TCP" }],
             "ranges": ["10.0.0.0/8"], "paused": false });
         let port = json!({ ".": {}, "f:port": {}, "f:protocol": {} });
@@ -615,7 +616,7 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_that_would_be_invalid_is_refused_and_a_late_one_conflicts() {
+    fn an_invalid_patch_is_refused_and_a_late_patch_conflicts() {
         let invalid = |causes: &[&str]| client::Error::Api {
             code: 422,
             reason: "Invalid".to_owned(),
@@ -636,7 +637,7 @@ mod tests {
     }
 
     #[test]
-    fn only_its_own_apply_counts_and_patched_fields_are_left_to_it() {
+    fn only_its_own_apply_counts_and_update_entries_are_dropped() {
         let ports = json!({ "f:spec": { "f:ports": {} } });
         let mut theirs = entry("Apply", &ports);
         theirs["manager"] = json!("kubectl");

@@ -1,13 +1,12 @@
 //! 7. The manager: runs controllers, wired from their declarations.
 //!
 //! Guarantees
-//! - Each declared view has one informer, shared by all controllers that declare it: nothing is listed or stored
-//!   twice.
-//! - A controller works once all its views have synced and, with leader election, only while this process leads. A
-//!   standby keeps its stores up to date, but reconciles and writes nothing.
-//! - [`Manager::run`] refuses a program that is wired wrongly before anything starts. It reports all faults at once,
-//!   each with the line that fixes it ([`WiringError`]).
-//! - A reconcile that reads an undeclared view fails and names the line to add.
+//! - Each declared view has one informer, shared by all controllers that declare it. Nothing is listed or stored twice.
+//! - A controller starts when all its views have synced. With leader election, it reconciles only while this process
+//!   leads. A standby keeps its stores up to date, but reconciles and writes nothing.
+//! - [`Manager::run`] refuses a program with wiring faults before anything starts. It reports all faults at once, each
+//!   with the line that fixes it ([`WiringError`]).
+//! - A reconcile that reads an undeclared view fails. The error contains the line to add.
 //! - Shutdown follows the order of a [`Program`]: controllers first, then Events and the lease, then the informers.
 //!
 //! ```no_run
@@ -93,7 +92,7 @@ use crate::object::{InternedStr, Resource};
 use crate::reflector;
 use crate::shutdown::Shutdown;
 
-/// Wires and runs controllers. Create one, add controllers, run it.
+/// A manager, which wires and runs controllers. Create one, add controllers, and run it.
 #[must_use = "a manager does nothing until it runs"]
 pub struct Manager {
     kubeconfig: Option<PathBuf>,
@@ -111,11 +110,11 @@ pub struct Manager {
     observed: observed::Observed,
 }
 
-/// Why a manager did not run to an orderly end.
+/// Reason why a manager did not end in an orderly way.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The program is wired wrongly; nothing was started.
+    /// The program has wiring faults; nothing was started.
     #[error("the program is wired wrongly, and nothing was started: {}", sentences(.0))]
     Wiring(Vec<WiringError>),
     /// The client cannot be configured or built.
@@ -208,7 +207,7 @@ impl Manager {
         self
     }
 
-    /// Fails calls that take longer than this. Default 20 s.
+    /// Sets the time limit of calls. Default 20 s.
     pub fn deadline(mut self, deadline: Duration) -> Manager {
         self.client.deadline = deadline;
         self
@@ -220,7 +219,7 @@ impl Manager {
         self
     }
 
-    /// Changes the options of all controllers. Those of a controller come after these.
+    /// Changes the options of all controllers. [`ControllerBuilder::options`] overrides them for one controller.
     pub fn options(mut self, change: impl FnOnce(&mut Options)) -> Manager {
         change(&mut self.defaults);
         self
@@ -233,7 +232,7 @@ impl Manager {
         self
     }
 
-    /// Enables leader election with this Lease: one process of the program works at a time.
+    /// Enables leader election with this Lease: only one process of the program reconciles at a time.
     ///
     /// ```
     /// # use controller_machinery::manager::{Lease, Manager};
@@ -245,9 +244,9 @@ impl Manager {
         self
     }
 
-    /// Also runs `task` with a client, from the start until the controllers have ended: it must end soon after its
-    /// shutdown is requested, and not before. With leader election, every process runs it, and the client refuses writes
-    /// while another one leads. `name` appears in messages.
+    /// Adds a task that runs with a client until the controllers have ended. The task must end soon after its shutdown
+    /// is requested, and not before. With leader election, every process runs it, and the client refuses writes while
+    /// another process leads. `name` appears in messages.
     pub fn task<T>(
         mut self,
         name: impl Into<String>,
@@ -260,9 +259,9 @@ impl Manager {
         self
     }
 
-    /// Like [`Manager::task`], for work that one process does at a time: `task` starts whenever this process begins to
-    /// lead, and again after an interruption, and is dropped when it no longer leads. Without leader election, it starts
-    /// at once. A task that has ended is started again in the next term.
+    /// Adds a task that only the leader runs. It starts whenever this process begins to lead or continues after an
+    /// interruption, and is dropped when this process no longer leads. A task that has ended is started again in the
+    /// next term. Without leader election, the task starts at once.
     pub fn leader_task<T>(
         self,
         name: impl Into<String>,
@@ -276,8 +275,8 @@ impl Manager {
         this
     }
 
-    /// Adjusts the informer of `W`, which all controllers that declare `W` share: for example with a selector, or to
-    /// metadata only. [`ControllerBuilder::informer`] does it for a single controller.
+    /// Adjusts the informer of `W`, for example with a selector or to metadata only, for all controllers that declare
+    /// `W`. [`ControllerBuilder::informer`] does this for a view that only one controller declares.
     pub fn informer<W: Resource>(
         mut self,
         adjust: impl FnOnce(informer::Builder<W>) -> informer::Builder<W> + Send + 'static,
@@ -291,7 +290,7 @@ impl Manager {
         ControllerBuilder::new(self)
     }
 
-    /// Runs all controllers until SIGTERM or SIGINT, and prints an error as one line. For the end of `main`.
+    /// Runs all controllers until SIGTERM or SIGINT, and prints an error as one line. Return its result from `main`.
     pub async fn run(self) -> ExitCode {
         let name = self.client.identity.name();
         let ended = match Shutdown::from_signals() {
@@ -310,16 +309,16 @@ impl Manager {
     /// Runs all controllers until `shutdown` is requested.
     ///
     /// # Errors
-    /// [`Error::Wiring`] before anything starts; any other variant if the start failed or a part ended.
+    /// [`Error::Wiring`] before anything starts; any other variant if the start failed or a part ended early.
     pub async fn run_until(self, shutdown: Shutdown) -> Result<(), Error> {
         self.check()?;
         let starting = async {
             let config = client::config(self.kubeconfig.as_deref(), None).await?;
-            // A credential plugin runs once for all clients.
+            // Clients share the credentials, so that a credential plugin runs only once.
             let first = Client::new(config, self.client.clone())?;
             self.program(|options| first.sibling(options)).await
         };
-        // Starting can take long, for example with a credential plugin.
+        // The start can take long, for example with a credential plugin.
         tokio::select! {
             program = starting => Ok(program?.run(shutdown).await?),
             () = shutdown.requested() => Ok(()),
@@ -380,7 +379,7 @@ impl Manager {
             let (client, lead) = (client.clone(), election.lead());
             program = program.task(name, |stop| lead.run(stop, move || task(client.clone())));
         }
-        // The sink sends the last Events before the lease is released. After that, nothing writes.
+        // The sink sends the last Events before the lease is released, because they require leadership.
         informers.run_by(&mut program);
         program = program.task("the sink of Events", |stop| async move {
             sink.run(client, stop.requested()).await;

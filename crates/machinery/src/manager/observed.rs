@@ -23,15 +23,15 @@ pub(super) struct Observed {
 // === impl Manager ===
 
 impl Manager {
-    /// Counts requests, lists and watches, queues, reconciles, Events and the lease in `metrics`.
+    /// Records requests, lists and watches, queues, reconciles, Events and the lease in `metrics`.
     pub fn metrics(mut self, metrics: Arc<Metrics>) -> Manager {
         self.client.observer = metrics.clone();
         self.observed.metrics = Some(metrics);
         self
     }
 
-    /// Adds readiness checks to `ready`: each informer is live, and the lease is known. A standby is ready, because
-    /// it can take over at once.
+    /// Adds readiness checks to `ready`: each informer is live, and the holder of the lease is known. A standby is
+    /// ready, because it can take over at once.
     pub fn readiness(mut self, ready: Checks) -> Manager {
         self.observed.ready = ready;
         self
@@ -71,7 +71,7 @@ impl Observed {
         self.ready.add("lease", move || {
             let status = leadership.status();
             match (status.phase, status.problem.or(status.waits), status.holder) {
-                // Ready while it leads, even after a failed renewal.
+                // A leader stays ready after a failed renewal.
                 (Phase::Leading, _, _) => Ok("leading".to_owned()),
                 (_, Some(problem), _) => Err(problem),
                 (Phase::Suspended, None, _) => {
@@ -94,8 +94,8 @@ impl Shared {
         self.observed.metrics.clone().map(|metrics| metrics as Arc<_>)
     }
 
-    /// Adds the metrics and the readiness check of an informer. Once one namespace is live, namespaces that the
-    /// account cannot list do not count: the others are served.
+    /// Adds the metrics and the readiness check of an informer. If one namespace is live, namespaces that the account
+    /// cannot list do not fail the check, because the others are reconciled.
     pub(super) fn watch_informer<V: Resource>(&self, informer: &Informer<V>) {
         if let Some(metrics) = &self.observed.metrics {
             metrics.watch_informer(informer);

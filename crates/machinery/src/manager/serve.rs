@@ -1,9 +1,9 @@
-//! The servers of health and metrics.
+//! The servers for health and metrics.
 //!
 //! Guarantees
-//! - Health and metrics have an address each: scrapes cannot crowd out probes.
-//! - [`Serve::secure`] shows metrics only to clients that the API server authenticates and permits.
-//! - The servers answer from the start of the program until everything else has ended.
+//! - Health and metrics have separate addresses, so scrapes cannot block probes.
+//! - [`Serve::secure`] serves metrics only to clients that the API server authenticates and authorizes.
+//! - The servers respond from the start of the program until everything else has ended.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -26,46 +26,47 @@ pub struct Serve {
     certificate: Option<(PathBuf, PathBuf)>,
 }
 
-/// Every address of the host.
+/// All addresses of the host.
 const EVERY: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
 
 // === impl Serve ===
 
 impl Serve {
-    /// Health on port 8081, and metrics over TLS on port 8443, for clients with a token that may read `/metrics`
-    /// (TokenReview, SubjectAccessReview). The program's account has to create these reviews: bind it to the ClusterRole
-    /// `system:auth-delegator`. The addresses are those of kubebuilder's scaffold.
+    /// Serves health on port 8081, and metrics over TLS on port 8443. Clients need a token with permission to read
+    /// `/metrics` (TokenReview, SubjectAccessReview). The program's account must be able to create these reviews: bind
+    /// it to the ClusterRole `system:auth-delegator`. The ports are those of kubebuilder's scaffold.
     pub fn secure() -> Serve {
         let metrics = SocketAddr::new(EVERY, 8443);
         Serve { metrics: Some(metrics), is_secure: true, ..Serve::open() }
     }
 
-    /// Health on port 8081, and metrics on port 8080 for everybody who reaches it.
+    /// Serves health on port 8081, and metrics on port 8080 without authentication.
     pub fn open() -> Serve {
         let [health, metrics] = [8081, 8080].map(|port| Some(SocketAddr::new(EVERY, port)));
         Serve { health, metrics, is_secure: false, certificate: None }
     }
 
-    /// Sets the address of health, `None` for no server.
+    /// Sets the address for health; `None` disables the server.
     pub fn health(mut self, address: impl Into<Option<SocketAddr>>) -> Serve {
         self.health = address.into();
         self
     }
 
-    /// Sets the address of metrics, `None` for no server.
+    /// Sets the address for metrics; `None` disables the server.
     pub fn metrics(mut self, address: impl Into<Option<SocketAddr>>) -> Serve {
         self.metrics = address.into();
         self
     }
 
-    /// Sets the certificate and the key of metrics (PEM; renewed files are picked up), which are then secure. Default of
-    /// [`Serve::secure`]: a certificate that the program signs itself.
+    /// Sets the certificate and the key for metrics (PEM), and makes metrics secure. Renewed files are reloaded.
+    /// Default of [`Serve::secure`]: a self-signed certificate.
     pub fn certificate(mut self, certificate: PathBuf, key: PathBuf) -> Serve {
         (self.certificate, self.is_secure) = (Some((certificate, key)), true);
         self
     }
 
-    /// Adds the servers to `program`. `connect` makes a client that is not limited to a leader: every process answers.
+    /// Adds the servers to `program`. `connect` creates a client that does not require leadership, because every
+    /// process serves metrics.
     pub(super) async fn add_to(
         self,
         mut program: Program,
@@ -148,7 +149,8 @@ async fn bound(address: SocketAddr, routes: Routes) -> io::Result<Server> {
     }
 }
 
-/// Without IPv6 in the kernel the address family is missing; where IPv6 is disabled, the address is.
+/// Returns whether the host has no IPv6. Without IPv6 in the kernel, the address family is missing; if IPv6 is
+/// disabled, the address is.
 fn has_no_ipv6(error: &io::Error) -> bool {
     let error = Errno::from_io_error(error);
     matches!(error, Some(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL))
@@ -159,7 +161,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_port_without_an_address_is_reached_over_both_families() {
+    async fn a_port_without_an_address_accepts_ipv4_and_ipv6() {
         let server = bound(SocketAddr::new(EVERY, 0), Routes::default()).await.unwrap();
         let port = server.address().unwrap().port();
         let mut loopbacks: Vec<IpAddr> = vec![Ipv4Addr::LOCALHOST.into()];
@@ -174,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn only_for_want_of_ipv6_is_ipv4_enough() {
+    fn ipv4_alone_is_accepted_only_without_ipv6() {
         for errno in [Errno::AFNOSUPPORT, Errno::ADDRNOTAVAIL] {
             assert!(has_no_ipv6(&errno.into()), "{errno}");
         }

@@ -1,8 +1,9 @@
-//! What an object shows of a desired state, found while it is serialized: nothing is built or printed.
+//! A fast comparison of an object with a desired state. It runs while the object is serialized and builds no JSON.
 //!
 //! Guarantees
-//! - Two objects that [`Shown::of`] finds equal for one desired state show the same of it, each as it is desired.
-//! - In doubt they are not equal, and [`deviations`](super::compared::deviations) decides.
+//! - If [`Shown::of`] is equal for two objects and one desired state, both show the same of its fields, with the
+//!   desired values.
+//! - In doubt, the results differ, and [`deviations`](super::compared::deviations) decides.
 
 use std::fmt::{self, Write};
 
@@ -19,19 +20,19 @@ use super::compared::{Place, is_amount, is_atomic_map, is_equal, is_same_amount}
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shown(u64);
 
-/// An object differs from what is desired, or cannot be compared in this way.
+/// An error: the object differs from the desired state, or cannot be compared in this way.
 #[derive(Debug)]
 pub(super) struct Differs;
 
-/// Compares a value with what is desired at its place.
+/// A serializer that compares a value with the desired one at the same path.
 struct Comparison<'a> {
     wanted: &'a Value,
     at: Place<'a>,
-    /// The hash of the place.
+    /// The hash of the path.
     hash: u64,
 }
 
-/// Compares the fields of a map or struct, and the items of a list.
+/// A serializer that compares the fields of a map or struct, or the items of a list.
 struct Fields<'a> {
     comparison: Comparison<'a>,
     /// The key of the next value in a map.
@@ -53,7 +54,7 @@ impl<K: Serialize + ?Sized> fmt::Display for Key<'_, K> {
 // === impl Shown ===
 
 impl Shown {
-    /// Returns what `object` shows of `wanted`, without the metadata.
+    /// Returns the fields of `wanted` that `object` shows, without the metadata.
     pub(super) fn of(object: &impl Serialize, wanted: &Value) -> Result<Shown, Differs> {
         let whole = Comparison { wanted, at: Place::ROOT, hash: 0xcbf2_9ce4_8422_2325 };
         object.serialize(whole).map(Shown)
@@ -87,7 +88,7 @@ impl<'a> Fields<'a> {
             return Ok(());
         }
         let Some(wanted) = wanted.get(name) else {
-            // An additional entry of such a map counts.
+            // An additional entry of an atomic map is a difference.
             return if is_atomic_map(at) { Err(Differs) } else { Ok(()) };
         };
         let hash = mixed(*hash, name.as_bytes());
@@ -99,7 +100,7 @@ impl<'a> Fields<'a> {
     fn item(&mut self, value: &(impl Serialize + ?Sized)) -> Result<(), Differs> {
         let Comparison { wanted, at, hash } = &self.comparison;
         let wanted = wanted.get(self.next).ok_or(Differs)?;
-        // The name of an item does not matter: amounts and atomic maps have names of their own.
+        // The name of the item does not matter: quantities and atomic maps are found by their own names.
         let hash = mixed(*hash, &self.next.to_le_bytes());
         let shown = value.serialize(Comparison { wanted, at: at.inner("0"), hash })?;
         self.shown = self.shown.wrapping_add(shown);
@@ -119,8 +120,8 @@ fn mixed(hash: u64, bytes: &[u8]) -> u64 {
     bytes.iter().chain(&[0xff]).fold(hash, mix)
 }
 
-/// Finishes a hash, so that the sum of several says which they are (the finalizer of MurmurHash3). Those of similar
-/// names differ by little before.
+/// Spreads a hash (the finalizer of MurmurHash3). Without this, the hashes of similar names differ little, and
+/// different sets of them could have the same sum.
 fn spread(hash: u64) -> u64 {
     let hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
     let hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
@@ -260,7 +261,7 @@ impl<'a> Serializer for Comparison<'a> {
     }
 
     fn serialize_struct(self, name: &'static str, _: usize) -> Result<Fields<'a>, Differs> {
-        // Raw JSON and numbers of any size are structs of this kind.
+        // serde_json serializes raw JSON and numbers of arbitrary precision as such structs.
         if name.starts_with("$serde_json") { Err(Differs) } else { self.object() }
     }
 
@@ -450,7 +451,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 4_000 }))]
 
         #[test]
-        fn what_is_shown_deviates_in_nothing(observed in spec(), wanted in spec()) {
+        fn a_shown_state_has_no_deviations(observed in spec(), wanted in spec()) {
             // The API server refuses to apply two items with one key.
             let names = wanted["containers"].as_array().map(|all| all.iter().map(|it| &it["name"]));
             let names: Vec<_> = names.into_iter().flatten().collect();
@@ -467,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_and_fields_of_others_are_shown_as_desired_and_a_change_or_a_lost_field_is_not() {
+    fn defaults_and_other_managers_fields_are_ignored_and_changes_are_found() {
         let container = json!({"name": "a", "image": "one", "resources": {"limits": {"cpu": "1"}}});
         let wanted =
             json!({"replicas": 2, "selector": {"a": "b"}, "containers": [container], "unseen": 1});

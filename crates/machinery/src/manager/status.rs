@@ -1,8 +1,9 @@
 //! The status: comparison, patch and write-through to the store.
 //!
-//! It is written by a merge patch with the object's version as precondition, not by a server-side apply: conditions
-//! from schema defaults have no owner and would never be removed, the API server ignores a UID in a status patch,
-//! and without the version a status for an older spec would count for the new one.
+//! The status is written by a merge patch with the object's version as precondition, not by a server-side apply.
+//! - An apply would never remove conditions from schema defaults, because they have no owner.
+//! - The API server ignores a UID in a status patch. Without the version, a status for an older spec would count for
+//!   the new one.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -23,15 +24,16 @@ const STATUS: u64 = 1;
 impl<V: Resource, D> Context<V, D> {
     /// Sets the object's status to `status`, the content of the field `status`. Fields that the view shows and
     /// `status` lacks are removed. Conditions are removed only if
-    /// [`ControllerBuilder::conditions`](super::ControllerBuilder::conditions) names their type. Sends nothing if
-    /// the view already shows this status. So the view's `status` needs all fields that are set here, and none that
-    /// others set, apart from whole [`Condition`](super::Condition)s.
+    /// [`ControllerBuilder::conditions`](super::ControllerBuilder::conditions) declares their type. Sends nothing if
+    /// the view already shows this status. Therefore, the view's `status` must contain all fields that are set here,
+    /// and no fields of other controllers except complete [`Condition`](super::Condition)s.
     ///
     /// # Errors
-    /// A conflict if the object has changed since this reconcile read it: the next reconcile sees the change;
-    /// [`Problem::Contested`] if another program keeps writing a different status for the same spec;
-    /// `ErrNoStatusSubresource` if the CustomResourceDefinition lacks `subresources.status`; `ErrWiring` if `status`
-    /// is a whole object; all errors of a write.
+    /// - A conflict if the object has changed since this reconcile read it. The next reconcile sees the change.
+    /// - [`Problem::Contested`] if another program keeps writing a different status for the same spec.
+    /// - `ErrNoStatusSubresource` if the CustomResourceDefinition lacks `subresources.status`.
+    /// - `ErrWiring` if `status` is an object with metadata instead of its status.
+    /// - All errors of a write.
     pub async fn patch_status(&self, status: impl Serialize) -> Result<(), Problem>
     where
         V: Serialize,
@@ -65,7 +67,7 @@ impl<V: Resource, D> Context<V, D> {
             Err(error) if error.is_not_found() => return Err(self.no_status(error).await),
             written => written.map_err(|error| failed::<V>("update the status of", key, error))?,
         };
-        // If the schema changes the status, it changes it the same way each time.
+        // A schema changes the same status in the same way each time.
         let observed = status_of(&written)?;
         let other = !is_same(&status, &observed, controller.conditions);
         controller.accept(key, other.then(|| form(&status, &observed)));
@@ -95,7 +97,7 @@ impl<V: Resource, D> Context<V, D> {
     }
 }
 
-/// Returns whether this is a whole object instead of its status.
+/// Returns whether this is a complete object instead of its status.
 fn contains_status(status: &Value, observed: &Value) -> bool {
     const FIELDS: [&str; 4] = ["apiVersion", "kind", "metadata", "status"];
     let all_known = |map: &Map<String, Value>| map.keys().all(|it| FIELDS.contains(&it.as_str()));
@@ -127,7 +129,7 @@ fn patch(desired: &Value, observed: &Value, own: &[&str]) -> Value {
     }
 }
 
-/// Returns what remains of a field that is no longer set: the conditions of other controllers.
+/// Returns the rest of a field that is no longer set: the conditions of other controllers.
 fn left_of(observed: &Value, own: &[&str]) -> Value {
     match observed {
         Value::Array(list)
@@ -199,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_a_status_all_counts_but_the_conditions_of_others() {
+    fn all_of_a_status_is_compared_except_other_controllers_conditions() {
         let ready = json!({"type": "Ready", "status": "True"});
         let desired = json!({"url": "x", "conditions": [ready]});
         let also = json!({"type": "Audited", "status": "True"});
@@ -216,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_removes_what_is_no_longer_said_and_keeps_the_conditions_of_others() {
+    fn a_patch_removes_unset_fields_and_keeps_other_controllers_conditions() {
         let condition = |kind: &str, status: &str| json!({"type": kind, "status": status});
         let desired =
             json!({"pods": 1, "conditions": [condition("Ready", "True")], "at": {"a": 1}});
@@ -244,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_with_a_type_that_are_no_conditions_are_whole() {
+    fn typed_entries_other_than_conditions_are_compared_completely() {
         let address = |kind: &str| json!({"type": kind, "address": "1.2.3.4"});
         let desired = json!({"addresses": [address("InternalIP")]});
         let observed = json!({"addresses": [address("InternalIP"), address("ExternalIP")]});
@@ -253,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_with_a_status_is_no_status() {
+    fn a_complete_object_is_no_status() {
         let whole = json!({"kind": "Site", "status": {"pods": 1}});
         assert!(contains_status(&whole, &json!({"pods": 0})));
         assert!(!contains_status(&whole["status"], &Value::Null));
@@ -275,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_of_ones_own_goes_if_the_status_leaves_it_out() {
+    fn an_own_condition_is_removed_if_the_status_omits_it() {
         let condition = |kind: &str| json!({"type": kind, "status": "True"});
         let desired = json!({"conditions": [condition("Ready")]});
         let observed =

@@ -73,13 +73,13 @@ async fn refused(manager: Manager) -> String {
 // === Wiring ===
 
 #[tokio::test]
-async fn no_controller_is_refused() {
+async fn a_manager_without_controllers_is_refused() {
     let why = refused(Manager::new("test")).await;
     assert!(why.contains("add `manager.controller::<KIND>().reconcile(FUNCTION)`"), "{why}");
 }
 
 #[tokio::test]
-async fn all_faults_are_named_at_once_with_the_lines_that_mend_them() {
+async fn all_wiring_faults_are_reported_at_once_with_their_fixes() {
     let manager = Manager::new("test").controller::<Site>().owns::<Node>().reconcile(nothing);
     let manager = manager.controller::<Site>().finalizer("clean", |_, _| async { Ok(()) });
     let manager = manager.cleanup("example.com/second", |_, _| async { Ok(()) });
@@ -95,7 +95,7 @@ async fn all_faults_are_named_at_once_with_the_lines_that_mend_them() {
 }
 
 #[tokio::test]
-async fn a_name_that_does_not_fit_is_refused() {
+async fn an_invalid_name_is_refused() {
     let manager = Manager::new("test").controller::<Site>().named("My Sites");
     let why = refused(manager.reconcile(nothing)).await;
     assert!(why.contains("cannot be named \"My Sites\""), "{why}");
@@ -119,7 +119,7 @@ async fn an_informer_that_cannot_work_is_refused_before_the_start() {
 }
 
 #[tokio::test]
-async fn metadata_alone_is_refused_for_a_type_that_decodes_whole_objects() {
+async fn metadata_only_is_refused_for_types_that_decode_complete_objects() {
     let manager = Manager::new("test").controller::<Site>().reads::<Typed<ConfigMap>>();
     let manager = manager.reconcile(nothing).informer::<Typed<ConfigMap>>(|it| it.metadata_only());
     let why = refused(manager).await;
@@ -130,7 +130,7 @@ async fn metadata_alone_is_refused_for_a_type_that_decodes_whole_objects() {
 }
 
 #[tokio::test]
-async fn a_kind_of_which_nothing_is_known_is_refused_with_what_to_write() {
+async fn an_unknown_runtime_kind_is_refused_with_an_instruction() {
     async fn any(_: Arc<Dynamic>, _: Context<Dynamic>) -> Result<Action, Problem> {
         Ok(Action::Done)
     }
@@ -146,7 +146,7 @@ async fn a_kind_of_which_nothing_is_known_is_refused_with_what_to_write() {
 }
 
 #[tokio::test]
-async fn two_views_of_an_owner_need_one_index_of_its_children() {
+async fn two_views_of_an_owner_share_the_index_of_owned_objects() {
     async fn names(_: Arc<SiteName>, _: Context<SiteName>) -> Result<Action, Problem> {
         Ok(Action::Done)
     }
@@ -157,7 +157,7 @@ async fn two_views_of_an_owner_need_one_index_of_its_children() {
 }
 
 #[tokio::test]
-async fn a_selection_that_another_controller_does_not_expect_is_refused() {
+async fn a_selector_on_a_shared_informer_is_refused() {
     async fn names(_: Arc<SiteName>, _: Context<SiteName>) -> Result<Action, Problem> {
         Ok(Action::Done)
     }
@@ -183,7 +183,7 @@ async fn a_selection_that_another_controller_does_not_expect_is_refused() {
 
 #[cfg(feature = "metrics")]
 #[tokio::test]
-async fn two_views_of_a_kind_are_one_series_and_two_checks() {
+async fn two_views_of_a_kind_have_one_series_and_two_checks() {
     let build = crate::metrics::Build { version: "1", revision: "a" };
     let metrics = crate::metrics::Metrics::new(&"test".into(), "", &build);
     let ready = crate::metrics::Checks::default();
@@ -209,7 +209,7 @@ impl Reconciler for Idle {
 }
 
 #[tokio::test]
-async fn a_reconciler_of_a_store_that_is_not_declared_is_refused() {
+async fn a_reconciler_that_reads_an_undeclared_store_is_refused() {
     let manager = Manager::new("test").controller::<Site>();
     let manager = manager.reconciler(|parts| parts.store::<Secret>().map(|_| Idle));
     let why = refused(manager).await;
@@ -218,7 +218,7 @@ async fn a_reconciler_of_a_store_that_is_not_declared_is_refused() {
 }
 
 #[tokio::test]
-async fn declarations_that_nobody_would_follow_are_refused() {
+async fn declarations_without_effect_are_refused() {
     let manager = Manager::new("test").controller::<Site>();
     let manager = manager.finalizer("example.com/site", |_, _| async { Ok(()) });
     let manager = manager.conditions(&["Ready"]).publish_writes().on_error(|_, problem| problem);
@@ -239,7 +239,7 @@ async fn a_lease_whose_namespace_is_unknown_is_refused() {
 // === Passes ===
 
 #[tokio::test(start_paused = true)]
-async fn a_reconcile_that_reads_what_is_not_declared_fails_and_names_the_line() {
+async fn reading_an_undeclared_view_fails_and_names_the_missing_line() {
     let server = Server::default();
     server.put("/apis/example.com/v1/namespaces/ns/sites/a", json!({}));
     let (sender, mut problems) = tokio::sync::mpsc::unbounded_channel();
@@ -285,7 +285,7 @@ async fn metrics_count_the_reconciles_of_a_controller_that_was_added_before_them
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_controllers_share_one_informer_and_all_that_refer_are_woken() {
+async fn two_controllers_share_one_informer_and_referring_objects_are_enqueued() {
     let server = Server::default();
     for (name, refers) in [("a", "s"), ("b", "other"), ("c", "s")] {
         let path = format!("/apis/example.com/v1/namespaces/ns/sites/{name}");
@@ -332,7 +332,7 @@ async fn two_controllers_share_one_informer_and_all_that_refer_are_woken() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_of_another_controller_wakes_no_controller_that_filters() {
+async fn another_controllers_status_does_not_enqueue_a_filtering_controller() {
     let server = Server::default();
     let site = json!({"metadata": {"generation": 1}});
     server.put(SITE, site.clone());
@@ -366,7 +366,7 @@ async fn a_status_of_another_controller_wakes_no_controller_that_filters() {
 
 #[cfg(feature = "metrics")]
 #[test]
-fn metrics_of_the_program_are_among_the_others() {
+fn the_program_can_add_its_own_metrics() {
     let build = crate::metrics::Build { version: "1", revision: "a" };
     let announced = prometheus_client::metrics::counter::Counter::<u64>::default();
     announced.inc();
@@ -378,7 +378,7 @@ fn metrics_of_the_program_are_among_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_finalizer_is_there_before_the_first_reconcile_and_until_a_cleanup_succeeds() {
+async fn a_finalizer_exists_from_the_first_reconcile_until_a_cleanup_succeeds() {
     let server = Server::default();
     let path = "/apis/example.com/v1/namespaces/ns/sites/a";
     server.put(path, json!({"metadata": {"finalizers": ["other.org/x"]}}));
@@ -467,7 +467,7 @@ async fn a_reconcile_adds_its_finalizer_and_writes_the_status_after_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_warning_that_a_reconcile_finds_again_is_not_published_again() {
+async fn a_repeated_warning_is_published_once() {
     let server = Server::default();
     let cx = context(&server);
     let news = |reason: Option<&'static str>| {
@@ -482,7 +482,7 @@ async fn a_warning_that_a_reconcile_finds_again_is_not_published_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_warning_with_another_sentence_is_published_and_each_of_two_once() {
+async fn a_warning_with_a_new_sentence_is_published() {
     let server = Server::default();
     let cx = context(&server);
     let news = |notes: &[&'static str]| {
@@ -531,7 +531,7 @@ async fn two_problems_of_one_reconcile_are_each_published_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_a_namespace_that_goes_a_reconcile_is_done_and_a_cleanup_is_not() {
+async fn in_a_terminating_namespace_a_reconcile_succeeds_and_a_cleanup_fails() {
     let server = Server::default();
     server.put(SITE, json!({}));
     server.terminate("ns");
@@ -589,7 +589,7 @@ async fn a_finalizer_that_nothing_would_remove_is_not_added() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_problem_that_stays_is_told_once_and_again_after_a_success() {
+async fn a_lasting_problem_is_published_once_and_again_after_a_success() {
     let server = Server::default();
     server.put(SITE, json!({}));
     let (sender, mut passes) = tokio::sync::mpsc::unbounded_channel();
@@ -674,7 +674,7 @@ async fn a_child_is_created_once_and_then_applied_only_when_something_differs() 
 }
 
 #[tokio::test]
-async fn what_admission_makes_of_a_child_is_accepted_after_one_try() {
+async fn changes_by_admission_are_accepted_after_one_attempt() {
     let server = Server::default();
     let cx = context(&server);
     server.admit(|object| object["spec"]["size"] = json!(5));
@@ -698,7 +698,7 @@ async fn what_admission_makes_of_a_child_is_accepted_after_one_try() {
 }
 
 #[tokio::test]
-async fn only_the_object_of_this_name_and_owner_with_this_record_is_as_desired() {
+async fn an_object_is_ensured_only_with_its_name_owner_and_record() {
     let server = Server::default();
     let cx = context(&server);
     let desired = desired(&json!({"size": 1}));
@@ -720,7 +720,7 @@ async fn only_the_object_of_this_name_and_owner_with_this_record_is_as_desired()
 }
 
 #[tokio::test]
-async fn a_change_that_the_watch_shows_before_the_answer_is_no_admission() {
+async fn a_change_seen_before_the_response_does_not_count_as_admission() {
     let server = Server::default();
     let cx = context(&server);
     let desired = desired(&json!({"size": 1}));
@@ -742,7 +742,7 @@ async fn a_change_that_the_watch_shows_before_the_answer_is_no_admission() {
 }
 
 #[tokio::test]
-async fn what_admission_makes_of_an_immutable_field_is_no_change_of_it() {
+async fn a_change_by_admission_of_an_immutable_field_is_accepted() {
     let server = Server::default();
     let cx = context(&server);
     let ensure = async |spec: Value| {
@@ -768,7 +768,7 @@ fn shows(cx: &Context<Site>, server: &Server) {
 }
 
 #[tokio::test]
-async fn a_child_that_is_being_deleted_or_of_a_former_object_is_awaited_in_silence() {
+async fn a_terminating_object_or_one_of_a_former_owner_is_awaited_silently() {
     let (server, size) = (Server::default(), desired(&json!({"size": 1})));
     let cx = context(&server);
     cx.ensure::<Child>(size.clone()).await.unwrap();
@@ -789,7 +789,7 @@ async fn a_child_that_is_being_deleted_or_of_a_former_object_is_awaited_in_silen
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_somebody_keeps_changing_back_is_applied_a_few_times_a_minute() {
+async fn a_field_that_is_reverted_is_applied_few_times_a_minute() {
     let server = Server::default();
     let cx = context(&server);
     let ensure = async || cx.ensure::<Child>(desired(&json!({"size": 1}))).await.map(drop);
@@ -814,7 +814,7 @@ async fn what_somebody_keeps_changing_back_is_applied_a_few_times_a_minute() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_installation_with_other_settings_is_told_by_the_record_that_it_writes() {
+async fn a_second_installation_with_other_settings_is_found_by_its_record() {
     let server = Server::default();
     let cx = context(&server);
     let ensure = async |size| cx.ensure::<Child>(desired(&json!({"size": size}))).await.map(drop);
@@ -838,7 +838,7 @@ async fn a_second_installation_with_other_settings_is_told_by_the_record_that_it
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_child_that_is_deleted_each_time_is_created_a_few_times_a_minute() {
+async fn an_object_deleted_each_time_is_created_few_times_a_minute() {
     let server = Server::default();
     let cx = context(&server);
     let ensure = async || cx.ensure::<Child>(desired(&json!({"size": 1}))).await;
@@ -856,7 +856,7 @@ async fn a_child_that_is_deleted_each_time_is_created_a_few_times_a_minute() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_child_that_the_controller_itself_replaces_is_replaced_as_often_as_it_likes() {
+async fn objects_that_the_controller_itself_replaces_are_not_throttled() {
     let server = Server::default();
     let cx = context(&server);
     for number in 0..20 {
@@ -875,7 +875,7 @@ async fn a_child_that_the_controller_itself_replaces_is_replaced_as_often_as_it_
 }
 
 #[tokio::test]
-async fn what_another_controller_of_the_object_applied_is_not_pruned() {
+async fn objects_that_another_controller_applied_are_not_pruned() {
     let server = Server::default();
     let (first, second) = (context(&server), context_of(&server, |it| it.named("second")));
     first.ensure::<Child>(desired(&json!({"size": 1}))).await.unwrap();
@@ -908,7 +908,7 @@ fn context_of_node(server: &Server) -> Context<Node> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn children_of_one_name_in_different_namespaces_are_different_fights() {
+async fn the_throttle_distinguishes_objects_by_namespace() {
     let server = Server::default();
     let cx = context_of_node(&server);
     for number in 0..10 {
@@ -928,7 +928,7 @@ async fn children_of_one_name_in_different_namespaces_are_different_fights() {
 }
 
 #[tokio::test]
-async fn a_child_is_where_its_owner_is_and_has_a_name() {
+async fn an_owned_object_needs_a_name_and_the_namespace_of_its_owner() {
     let server = Server::default();
     let (site, node) = (context(&server), context_of_node(&server));
     let unusable = async |metadata: Value| {
@@ -951,7 +951,7 @@ async fn a_child_is_where_its_owner_is_and_has_a_name() {
 }
 
 #[tokio::test]
-async fn a_namespace_that_is_missing_is_named_to_a_person() {
+async fn a_missing_namespace_is_reported_to_the_user() {
     let server = Server::default();
     let node = context_of_node(&server);
     server.has_no("ns");
@@ -962,7 +962,7 @@ async fn a_namespace_that_is_missing_is_named_to_a_person() {
 }
 
 #[tokio::test]
-async fn a_status_that_the_kind_does_not_have_is_named_to_a_person() {
+async fn a_missing_status_subresource_is_reported_to_the_user() {
     let server = Server::default();
     let cx = context(&server);
     server.has_no("status");
@@ -996,7 +996,7 @@ struct Login {
 crate::view!(Login: Kind::namespaced("", "v1", "Secret", "secrets"));
 
 #[tokio::test]
-async fn a_secret_is_not_ensured_by_what_is_never_shown() {
+async fn a_secret_with_string_data_is_refused() {
     let cx = context(&Server::default());
     let secret = |field: &str| json!({"metadata": {"name": "login"}, field: {"user": "aGk="}});
     let why = cx.draft::<Login>(secret("stringData")).err().unwrap().to_string();
@@ -1013,7 +1013,7 @@ fn unwanted(child: &Child, foreign: Foreign<'_>) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn what_others_set_and_the_api_server_refuses_beside_the_desired_state_is_removed() {
+async fn conflicting_fields_of_other_managers_are_removed() {
     let server = Server::default();
     let cx = context(&server);
     let options = || EnsureOptions::default().unwanted(&unwanted);
@@ -1065,7 +1065,7 @@ fn too_large(child: &Child, _: Foreign<'_>) -> Vec<Value> {
 
 /// Otherwise it would stay when it is no longer desired.
 #[tokio::test]
-async fn what_was_patched_is_left_to_the_apply_while_a_controller_writes_the_status() {
+async fn patched_fields_are_left_to_the_apply_despite_status_writes() {
     let server = Server::default();
     let cx = context(&server);
     let ensure = async |size| {
@@ -1094,7 +1094,7 @@ async fn what_was_patched_is_left_to_the_apply_while_a_controller_writes_the_sta
 }
 
 #[tokio::test]
-async fn a_field_that_cannot_be_changed_is_named_and_nothing_is_written() {
+async fn a_changed_immutable_field_is_reported_and_nothing_is_written() {
     let server = Server::default();
     let cx = context(&server);
     let ensure = async |size| {
@@ -1109,7 +1109,7 @@ async fn a_field_that_cannot_be_changed_is_named_and_nothing_is_written() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_that_another_program_overwrites_is_written_a_few_times_a_minute() {
+async fn an_overwritten_status_is_written_few_times_a_minute() {
     let server = Server::default();
     let first = context(&server);
     let overwrite = || {
@@ -1149,7 +1149,7 @@ async fn an_apply_meant_for_a_namesake_is_a_conflict() {
 }
 
 #[tokio::test]
-async fn nothing_is_created_again_for_an_owner_that_is_gone() {
+async fn nothing_is_recreated_for_a_deleted_owner() {
     let server = Server::default();
     let cx = context(&server);
     let create = async || cx.ensure::<Child>(desired(&json!({"size": 1}))).await.map(drop);
@@ -1168,7 +1168,7 @@ async fn nothing_is_created_again_for_an_owner_that_is_gone() {
 }
 
 #[tokio::test]
-async fn a_child_that_cannot_be_decoded_is_named() {
+async fn an_undecodable_object_is_reported() {
     let server = Server::default();
     let cx = context(&server);
     server.put(CHILD, json!({"spec": {"size": "large"}}));
@@ -1181,7 +1181,7 @@ async fn a_child_that_cannot_be_decoded_is_named() {
 }
 
 #[tokio::test]
-async fn a_name_that_is_taken_is_left_alone_even_if_the_store_does_not_know_it() {
+async fn an_unowned_object_is_not_changed_even_if_the_store_lacks_it() {
     let server = Server::default();
     let cx = context(&server);
     let before = server.put(CHILD, json!({"spec": {"size": 7}}));
@@ -1195,7 +1195,7 @@ async fn a_name_that_is_taken_is_left_alone_even_if_the_store_does_not_know_it()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_child_that_is_not_watched_is_reported_and_one_that_was_relabelled_is_restored() {
+async fn an_unwatched_object_is_reported_and_a_relabelled_one_is_restored() {
     let server = Server::default();
     let labels = Arc::new(Mutex::new(json!({"app": "other"})));
     let wanted = labels.clone();
@@ -1253,7 +1253,7 @@ fn is_a_child(_: &Child) -> bool {
 }
 
 #[tokio::test]
-async fn a_known_child_that_nothing_controls_is_adopted() {
+async fn a_known_uncontrolled_object_is_adopted() {
     let server = Server::default();
     let cx = context(&server);
     let wanted = || desired(&json!({"size": 1}));
@@ -1281,7 +1281,7 @@ async fn a_known_child_that_nothing_controls_is_adopted() {
 }
 
 #[tokio::test]
-async fn what_has_an_owner_no_record_or_goes_is_not_adopted() {
+async fn an_owned_unrecorded_or_terminating_object_is_not_adopted() {
     let server = Server::default();
     let cx = context(&server);
     let ensure = async || {
@@ -1309,7 +1309,7 @@ async fn what_has_an_owner_no_record_or_goes_is_not_adopted() {
 
 /// An admission policy may ask for the owner after each write.
 #[tokio::test]
-async fn the_first_write_to_a_child_that_is_adopted_sets_its_owner() {
+async fn the_first_write_to_an_adopted_object_sets_its_owner() {
     let server = Server::default();
     let cx = context(&server);
     cx.ensure::<Child>(desired(&json!({"size": 1, "zone": "a"}))).await.unwrap();
@@ -1333,7 +1333,7 @@ async fn the_first_write_to_a_child_that_is_adopted_sets_its_owner() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_child_that_becomes_known_wakes_the_object_that_waits_for_its_name() {
+async fn an_object_that_becomes_adoptable_enqueues_the_waiting_owner() {
     let server = Server::default();
     server.put(SITE, json!({}));
     server.put(CHILD, json!({"spec": {"size": 1}}));
@@ -1389,7 +1389,7 @@ async fn no_filter_hides_that_an_object_is_being_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_that_may_not_be_listed_holds_up_no_cluster_scoped_object() {
+async fn an_unlistable_namespace_does_not_delay_cluster_scoped_objects() {
     let server = Server::default();
     server.put("/api/v1/nodes/n", json!({}));
     server.forbid("/namespaces/b/");
@@ -1403,7 +1403,7 @@ async fn a_namespace_that_may_not_be_listed_holds_up_no_cluster_scoped_object() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mapping_that_panics_has_all_objects_reconciled() {
+async fn after_a_panic_of_a_mapping_all_objects_are_reconciled() {
     let server = Server::default();
     server.put(SITE, json!({}));
     let (sender, mut passes) = tokio::sync::mpsc::unbounded_channel();
@@ -1424,7 +1424,7 @@ async fn a_mapping_that_panics_has_all_objects_reconciled() {
 }
 
 #[tokio::test]
-async fn of_the_children_those_go_that_are_not_kept() {
+async fn objects_that_are_not_kept_are_pruned() {
     let server = Server::default();
     let cx = context(&server);
     for name in ["x", "y"] {
@@ -1439,7 +1439,7 @@ async fn of_the_children_those_go_that_are_not_kept() {
 }
 
 #[tokio::test]
-async fn a_status_is_patched_if_it_differs_and_the_object_has_not_changed() {
+async fn a_different_status_is_patched_if_the_object_is_unchanged() {
     let server = Server::default();
     let cx = context(&server);
     cx.patch_status(json!({"pods": 0})).await.unwrap();

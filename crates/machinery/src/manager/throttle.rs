@@ -3,8 +3,8 @@
 //! Guarantees
 //! - The same state is written to a subject at most [`TIMES`] times within [`WINDOW`]. Another desired state starts
 //!   a new count. A subject is an owned object, the creation of one, or a status.
-//! - An object whose reconciles write each time is reconciled a few times at once, and then once a second.
-//! - Writes older than [`WINDOW`] take no memory. No call iterates over all of it.
+//! - If all reconciles of an object write, the object is reconciled at most once a second after a short burst.
+//! - Writes older than [`WINDOW`] use no memory, and no call iterates over all writes.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,9 +15,9 @@ use tokio::time::Instant;
 
 use crate::object::{ObjectKey, Uid};
 
-/// More attempts than a user needs who tests changes by hand.
+/// Maximum number of writes of one state within [`WINDOW`]. A user who tests changes by hand needs fewer.
 const TIMES: usize = 5;
-/// See [`TIMES`].
+/// The period to which [`TIMES`] applies.
 pub(super) const WINDOW: Duration = Duration::from_secs(60);
 
 /// The object, and the part of it that is written: 0 for all.
@@ -34,7 +34,7 @@ struct State {
     expire: VecDeque<(Instant, Subject)>,
 }
 
-/// The hash of what was written to one subject, and when.
+/// The hash of the last state written to one subject, and the times of its writes.
 #[derive(Debug)]
 struct Applied {
     hash: u64,
@@ -56,7 +56,7 @@ impl WriteThrottle {
         self.0.lock().applied.contains_key(&subject)
     }
 
-    /// Forgets a subject whose last write the controller itself has undone.
+    /// Removes a subject whose last write the controller itself has undone.
     pub(super) fn forget(&self, subject: Subject) {
         self.0.lock().applied.remove(&subject);
     }
@@ -92,7 +92,7 @@ impl State {
     }
 }
 
-/// The statuses written within [`WINDOW`], to notice when another program writes a different one.
+/// The statuses written within [`WINDOW`], to detect that another program writes a different one.
 #[derive(Debug, Default)]
 pub(super) struct LastStatuses(Mutex<Statuses>);
 
@@ -141,11 +141,11 @@ impl LastStatuses {
 
 /// Burst of consecutive reconciles of one object that write; after that, one per second.
 const BURST: f64 = 20.0;
-/// Time for which an object is delayed before this is reported. Even a large rollout with its many count updates
-/// ends sooner.
-const WORTH_TELLING: Duration = Duration::from_secs(600);
+/// Time for which an object is delayed before this is reported. Even a large rollout with its many status updates takes
+/// less time.
+const REPORT_AFTER: Duration = Duration::from_secs(600);
 
-/// Limits how often an object is reconciled if its reconciles write each time, whatever the cause.
+/// A limit on the rate of reconciles of an object whose reconciles write each time, for any reason.
 #[derive(Debug, Default)]
 pub(super) struct Pace(Mutex<Paces>);
 
@@ -163,7 +163,7 @@ struct Spent {
     at: Instant,
     /// Start of the current series of delays.
     held_since: Option<Instant>,
-    is_told: bool,
+    is_reported: bool,
 }
 
 // === impl Pace ===
@@ -178,8 +178,8 @@ impl Pace {
             return None;
         }
         let since = *spent.held_since.get_or_insert(now);
-        let is_news = !spent.is_told && now.saturating_duration_since(since) >= WORTH_TELLING;
-        spent.is_told |= is_news;
+        let is_news = !spent.is_reported && now.saturating_duration_since(since) >= REPORT_AFTER;
+        spent.is_reported |= is_news;
         Some((Duration::from_secs_f64(1.0 - left), is_news))
     }
 
@@ -198,11 +198,11 @@ impl Pace {
             paces.of.shrink_to_fit();
             paces.expire.shrink_to_fit();
         }
-        let new = || Spent { left: BURST, at: now, held_since: None, is_told: false };
+        let new = || Spent { left: BURST, at: now, held_since: None, is_reported: false };
         let spent = paces.of.entry_ref(key).or_insert_with(new);
         (spent.left, spent.at) = (spent.left_at(now) - 1.0, now);
         if spent.left >= BURST / 2.0 {
-            (spent.held_since, spent.is_told) = (None, false);
+            (spent.held_since, spent.is_reported) = (None, false);
         }
         paces.expire.push_back((now, key.clone()));
     }
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_is_applied_a_few_times_a_minute_and_another_one_at_once() {
+    fn a_repeated_state_is_throttled_and_a_new_one_is_not() {
         let (throttle, start) = (WriteThrottle::default(), Instant::now());
         let at = |second| start + Duration::from_secs(second);
         let wait = |object, hash, second| {
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_of_another_generation_overwrites_none() {
+    fn a_status_of_another_generation_is_no_overwrite() {
         let (statuses, start) = (LastStatuses::default(), Instant::now());
         statuses.wrote(uid(1), (7, 1), start);
         assert!(!statuses.is_overwritten(uid(1), || (7, 1), start));
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_is_written_each_time_is_reconciled_once_a_second_and_told_of_at_last() {
+    fn an_object_written_each_time_is_slowed_down_and_reported() {
         let (pace, start, key) = (Pace::default(), Instant::now(), ObjectKey::new("ns", "a"));
         let (mut now, mut reconciles, mut told) = (start, 0, Vec::new());
         while now < start + Duration::from_secs(700) {
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_takes_no_memory() {
+    fn expired_writes_use_no_memory() {
         let (throttle, start) = (WriteThrottle::default(), Instant::now());
         for number in 0..100 {
             throttle.wrote((uid(number), 0), 0, start);

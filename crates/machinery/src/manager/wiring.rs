@@ -60,7 +60,7 @@ pub enum WiringError {
         /// The view's type, `Node`.
         view: &'static str,
     },
-    /// A controller owns objects by a label that their view does not keep.
+    /// A controller owns objects by a label that their view drops.
     #[error(
         "the controller {controller} owns {view} by the label {label:?}, which its view does not keep: use \
          `Meta<Everything>`, a `Keep` with this label, or `Typed`"
@@ -84,7 +84,7 @@ pub enum WiringError {
         /// The view's type, `ConfigMap`.
         view: &'static str,
     },
-    /// A controller writes on processes that do not lead, where writes are refused.
+    /// A controller would write on processes that do not lead, where the client refuses writes.
     #[error(
         "the controller {controller} is `.also_on_standbys()`, but owns objects or has a finalizer: writes are refused \
          there; let another controller write"
@@ -104,7 +104,7 @@ pub enum WiringError {
     },
     /// The API server refuses an unqualified finalizer name.
     #[error(
-        "the controller {controller} has a finalizer {finalizer:?}: its name has to be qualified, \
+        "the controller {controller} has a finalizer {finalizer:?}: its name must be qualified, \
          `.finalizer(\"example.com/{controller}\", …)`"
     )]
     Finalizer {
@@ -126,7 +126,7 @@ pub enum WiringError {
         /// The second one.
         second: &'static str,
     },
-    /// A declaration has no effect with a custom reconciler, which has to do this itself.
+    /// A declaration has no effect with a custom reconciler, which must implement this itself.
     #[error(
         "the controller {controller} declares `.{declaration}(…)`, which only `.reconcile(…)` and `.run(…)` \
          use: remove it and do it in the reconciler"
@@ -148,7 +148,7 @@ pub enum WiringError {
         /// The view's type, `Deployment`.
         view: &'static str,
     },
-    /// One controller narrows an informer that others share.
+    /// One controller restricts an informer that others share.
     #[error(
         "the controllers {controllers} read one informer of {view}, and one of them has it select objects or \
          fields with `.informer::<{view}>(…)`: if all are to see these objects only, call `Manager::informer` \
@@ -180,7 +180,7 @@ pub enum WiringError {
     LeaseNamespace(String),
 }
 
-/// Returns the name of a view's type, as its user writes it.
+/// Returns the name of a view's type as it appears in the program's code.
 pub(super) fn view<V>() -> &'static str {
     let path = type_name::<V>();
     let last = |path: &'static str| path.rsplit("::").next().unwrap_or(path);
@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_words_and_differ() {
+    fn controller_names_are_valid_and_unique() {
         assert_eq!(of_names(&["foo", "bar-2"]), []);
         assert_eq!(of_names(&[]), [WiringError::NoController]);
         assert_eq!(of_names(&["foo", "foo"]), [WiringError::SameName("foo")]);

@@ -1,11 +1,11 @@
-//! Writes of a reconcile beside [`Context::ensure`] and [`Context::patch_status`].
+//! Writes of a reconcile other than [`Context::ensure`] and [`Context::patch_status`].
 //!
 //! Guarantees
 //! - A written object is in the store before the call returns, if the controller declares the view and its informer
-//!   selects the object. The deletion of an object is, too, if nothing holds the object up. The watch reports the rest:
-//!   [`Context::scale`], [`Context::delete_all`], and that a deletion has begun.
+//!   selects the object. The same is true for a deletion that completes at once. The watch reports all other changes:
+//!   [`Context::scale`], [`Context::delete_all`], and the start of a deletion.
 //! - An error names the verb, the kind and the object.
-//! - An object whose reconciles write each time is reconciled once a second, and an Event says so.
+//! - If all reconciles of an object write, it is reconciled at most once a second, and an Event reports this.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -22,9 +22,9 @@ use crate::object::{Kind, ObjectKey, Resource, ResourceVersion};
 // === impl Context ===
 
 impl<V: Resource, D> Context<V, D> {
-    /// Creates an object (POST). `object` has `metadata.name` or `generateName`, and a namespace if its kind has one.
-    /// The kind is filled in. Returns it as stored. Look into the store first, because the next reconcile calls this
-    /// again.
+    /// Creates an object (POST) and returns it as stored. `object` contains `metadata.name` or `generateName`, and a
+    /// namespace if its kind is namespaced. The kind is filled in. Check the store before, because the next reconcile
+    /// calls this again.
     ///
     /// # Errors
     /// A conflict if the name is taken; all errors of a write.
@@ -34,9 +34,9 @@ impl<V: Resource, D> Context<V, D> {
         self.write("create", &key, client.create::<C>(&key, &body)).await
     }
 
-    /// Applies an object (server-side apply): its fields are all that this program wants of it. Takes over fields of other
-    /// managers, and removes those that the program applied before and now leaves out. So it is not for objects of
-    /// [`Context::ensure`]: patch these. It creates an object that does not exist. The kind is filled in.
+    /// Applies an object (server-side apply, forced), and creates it if it does not exist. Takes over fields of other
+    /// managers, and removes fields that this program applied before and `object` lacks. Therefore, do not use it for
+    /// objects of [`Context::ensure`]; patch these instead. The kind is filled in.
     ///
     /// # Errors
     /// All errors of a write.
@@ -46,10 +46,10 @@ impl<V: Resource, D> Context<V, D> {
         self.write("apply", &key, client.apply::<C>(&key, &body)).await
     }
 
-    /// Like [`Context::apply`], but takes over no field.
+    /// Like [`Context::apply`], but without force.
     ///
     /// # Errors
-    /// A refusal if another manager has one of the fields with another value
+    /// A refusal if another manager owns one of the fields with another value
     /// ([`Error::conflicting_fields`](crate::client::Error::conflicting_fields) of [`Problem::api_error`]); all errors
     /// of a write.
     pub async fn apply_unforced<C: Resource>(
@@ -61,8 +61,8 @@ impl<V: Resource, D> Context<V, D> {
         self.write("apply", &key, client.apply_unforced::<C>(&key, &body)).await
     }
 
-    /// Replaces an object (PUT): fields that `object` lacks are removed. With a `metadata.resourceVersion`, only that
-    /// state of it; custom resources need one. The kind is filled in.
+    /// Replaces an object (PUT): fields that `object` lacks are removed. A `metadata.resourceVersion` is a
+    /// precondition; custom resources require it. The kind is filled in.
     ///
     /// # Errors
     /// A conflict if the object does not exist or has changed; all errors of a write.
@@ -72,8 +72,7 @@ impl<V: Resource, D> Context<V, D> {
         self.write("update", &key, client.update::<C>(&key, &body)).await
     }
 
-    /// Merges a JSON merge patch into an object. A `metadata.uid` or `metadata.resourceVersion` in it is a
-    /// precondition.
+    /// Changes an object by a JSON merge patch. A `metadata.uid` or `metadata.resourceVersion` in it is a precondition.
     ///
     /// # Errors
     /// A conflict if a precondition fails; all errors of a write.
@@ -87,7 +86,7 @@ impl<V: Resource, D> Context<V, D> {
         self.write("patch", key, client.merge_patch::<C>(key, &patch)).await
     }
 
-    /// Sets the number of replicas of an object, by its scale subresource. The watch reports the change.
+    /// Sets the number of replicas of an object through its scale subresource. The watch reports the change.
     ///
     /// # Errors
     /// All errors of a write.
@@ -96,7 +95,7 @@ impl<V: Resource, D> Context<V, D> {
         scaled.map_err(|error| failed::<C>("scale", key, error))
     }
 
-    /// Deletes this object, never a namesake. Does nothing if it is gone.
+    /// Deletes this object, but no later one with the same name. Does nothing if it was already deleted.
     ///
     /// # Errors
     /// All errors of a write.
@@ -112,7 +111,7 @@ impl<V: Resource, D> Context<V, D> {
             Ok(Deletion::Deleted) => {}
             Err(error) if error.is_object_not_found() => {}
             Err(error) => {
-                // A conflict can mean that another object has the name.
+                // A conflict can mean that another object now has the name.
                 let there = match error.is_conflict() {
                     true => self.client().find::<C>(key).await.ok(),
                     false => None,
@@ -156,9 +155,9 @@ impl<V: Resource, D> Context<V, D> {
         Ok((key, body))
     }
 
-    /// Makes a write, stores the response, and returns the object as stored. An object that the store lacks, and that is
-    /// not new, may be one that the informer does not select: stored as a write, it would come and go again, and enqueue
-    /// a reconcile each time.
+    /// Sends a write, stores the response, and returns the object as stored. If the store lacks an object that is not
+    /// new, its informer may not select it. Stored as a write, such an object would be removed again, and enqueue a
+    /// reconcile each time.
     async fn write<C: Resource>(
         &self,
         verb: &'static str,
@@ -188,7 +187,7 @@ impl<V: Resource, D> Context<V, D> {
     }
 }
 
-/// Fails if an object of a namespaced kind is in no namespace.
+/// Fails if an object of a namespaced kind has no namespace.
 fn namespaced(kind: &Kind, key: &ObjectKey) -> Result<(), Problem> {
     if kind.namespaced && key.namespace().is_empty() {
         let what = format!("a {} is in a namespace: name it", kind.kind);

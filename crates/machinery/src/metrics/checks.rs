@@ -31,9 +31,9 @@ pub struct Report {
 // === impl Checks ===
 
 impl Checks {
-    /// Adds a check: `Ok` with the state (can be empty), or `Err` with the problem. It is called at every probe and
-    /// must not block. The name is part of a path: letters, digits, `-`, `.` and `_`. A number is appended to a name
-    /// that is taken.
+    /// Adds a check. It returns `Ok` with the state (can be empty), or `Err` with the problem. It is called at every
+    /// probe and must not block. The name is part of a path: letters, digits, `-`, `.` and `_`. If the name exists, a
+    /// number is appended.
     pub fn add(
         &self,
         name: impl Into<String>,
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_report_names_what_is_wrong_and_since_when() {
+    async fn a_report_names_failures_and_their_duration() {
         let (checks, broken) = checks();
         checks.report("readyz", &[]);
         tokio::time::advance(Duration::from_secs(34)).await;
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn an_excluded_check_is_not_asked() {
+    fn an_excluded_check_is_not_run() {
         let (checks, _) = checks();
         let report = checks.report("readyz", &["informer-deployments.apps"]);
         assert!(report.ok);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn one_check_can_be_asked_alone() {
+    fn a_single_check_can_be_run() {
         let (checks, _) = checks();
         assert_eq!(checks.one("ping"), Some(Report { ok: true, text: "ok".into() }));
         assert!(!checks.one("informer-deployments.apps").unwrap().ok);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_check_may_use_the_checks_that_it_is_one_of() {
+    fn a_check_can_use_its_own_checks() {
         let checks = Checks::default();
         let all = checks.clone();
         checks.add("one", move || Ok(format!("of {}", all.entries().len())));

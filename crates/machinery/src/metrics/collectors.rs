@@ -20,11 +20,11 @@ use crate::object::Resource;
 use crate::reflector::{Health, State};
 use crate::workqueue::{Key, Priority, WorkQueue};
 
-/// Metrics of the process, read at each scrape, with the names of all Prometheus client libraries. Without /proc, the
-/// metrics from it are missing.
+/// Metrics of the process, read at each scrape, with the names that all Prometheus client libraries use. Without /proc,
+/// the metrics from it are missing.
 #[derive(Debug)]
 pub(super) struct Process {
-    /// Unix time in seconds of its creation: close enough to the start of the process.
+    /// Unix time of its creation in seconds, which approximates the start of the process.
     pub(super) started: f64,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct QueueNumbers {
     longest: Duration,
 }
 
-/// State of the reflectors of one kind; the worst of several.
+/// State of the reflectors of one kind; for several reflectors, the worst.
 #[derive(Default, Clone, Copy)]
 pub(super) struct InformerNumbers {
     version: u64,
@@ -64,7 +64,7 @@ pub(super) struct InformerNumbers {
 // === impl Sources ===
 
 impl<T> Sources<T> {
-    /// Creates an empty list; `prefix` is that of our own metrics.
+    /// Creates an empty list. `prefix` is the prefix of our own metrics.
     pub(super) fn new(prefix: &str) -> Sources<T> {
         Sources { prefix: prefix.to_owned(), sources: RwLock::default() }
     }
@@ -213,7 +213,7 @@ impl Collector for Informers {
         let (all, encoder) = (self.by_kind(), &mut encoder);
         let metric =
             ("reflector_last_resource_version", "Last resource version seen for the reflectors.");
-        // client-go's label for a reflector.
+        // client-go uses this label for a reflector.
         let versions =
             all.iter().map(|(kind, n)| ([("name", kind.as_str())], ConstGauge::new(n.version)));
         self.write(encoder, metric, versions)?;
@@ -275,7 +275,7 @@ impl Collector for Process {
     }
 }
 
-/// Returns a field of /proc/self/status in bytes; the file counts in KiB and calls them kB.
+/// Returns a field of /proc/self/status in bytes. The unit kB in this file means KiB.
 fn bytes(status: &str, field: &str) -> Option<f64> {
     let line = status.lines().find_map(|line| line.strip_prefix(field))?;
     let kibibytes: f64 = line.split_whitespace().next()?.parse().ok()?;

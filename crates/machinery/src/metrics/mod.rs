@@ -2,19 +2,19 @@
 //!
 //! Guarantees
 //! - Names, labels and meanings are those of client-go and controller-runtime, so their dashboards work (`workqueue_*`,
-//!   `controller_runtime_*`, `rest_client_*`, `leader_election_*`), and those that client-go defines but never sets
-//!   (`reflector_*`). All others begin with the program's name
+//!   `controller_runtime_*`, `rest_client_*`, `leader_election_*`). The metrics `reflector_*`, which client-go defines
+//!   but never sets, are included. All other names begin with the program's name
 //!   ([`Identity::metrics_prefix`](crate::identity::Identity::metrics_prefix)).
 //! - The client chooses between Prometheus text 0.0.4 and OpenMetrics 1.0.0, with the same content.
-//! - No label contains an object name or a namespace: the number of series does not grow with the objects, and a scrape
-//!   does not reveal what runs in the cluster.
-//! - Observing costs short locks, atomics and the memory of a few labels, which is freed again. Current values are read
-//!   at the scrape instead.
+//! - No label contains an object name or a namespace. The number of series does not depend on the number of objects,
+//!   and a scrape does not reveal which objects exist in the cluster.
+//! - An observation costs short locks, atomics and temporary memory for a few labels. Current values, such as queue
+//!   lengths, are read at the scrape instead.
 //! - The server accepts GET and HEAD only, reads no body, and limits headers, connections and their lifetime. A scrape
 //!   that hangs delays no other.
-//! - Optionally, metrics are served over TLS 1.3 only, with certificates that can be renewed while in use, and only to
+//! - Optionally, metrics are served only over TLS 1.3, with certificates that can be renewed while in use, and only to
 //!   users whom the API server authorizes ([`Reviews`]). Tokens are not stored.
-//! - [`Checks`] report for each check, by name, what is wrong and since when.
+//! - [`Checks`] report the problem of each failed check, and the time since it fails.
 
 mod text;
 mod series;
@@ -28,7 +28,7 @@ mod server;
 
 pub use checks::{Checks, Report};
 pub use observers::QueueObserver;
-/// For your own metrics ([`Metrics::with`]).
+/// The library for your own metrics ([`Metrics::with`]).
 pub use prometheus_client;
 pub use registry::{Build, Metrics};
 pub use review::{Access, Reviews};

@@ -18,7 +18,7 @@ use crate::{client, controller, events, leader_election, reflector, workqueue};
 
 /// The buckets of client-go's rest_client_request_duration_seconds (k8s.io/component-base/metrics).
 const REQUEST: [f64; 12] = [0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0];
-/// 10 ns to 1,000 s, as in controller-runtime.
+/// The buckets of the queue metrics: 10 ns to 1,000 s, as in controller-runtime.
 const QUEUE: [f64; 12] =
     [1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0, 1_000.0];
 /// The buckets of controller-runtime's reconcile_time_seconds.
@@ -27,9 +27,9 @@ const PASS: [f64; 40] = [
     1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 15.0, 20.0,
     25.0, 30.0, 40.0, 50.0, 60.0,
 ];
-/// 10 ms to 5 min: a list can take long, and a watch lasts for minutes.
+/// The buckets for lists and watches: 10 ms to 5 min, because a watch lasts for minutes.
 const WATCH: [f64; 12] = [0.01, 0.025, 0.1, 0.25, 1.0, 2.5, 10.0, 30.0, 60.0, 120.0, 180.0, 300.0];
-/// Numbers of objects.
+/// The buckets for numbers of objects.
 const ITEMS: [f64; 7] = [0.0, 1.0, 10.0, 100.0, 1_000.0, 10_000.0, 100_000.0];
 
 /// The values of `result` that controller-runtime uses.
@@ -89,10 +89,10 @@ pub struct QueueObserver {
     worked: Histogram,
 }
 
-// A rate needs an initial 0: series that are known beforehand are exported from the start.
+// Series that are known beforehand are exported from the start, because a rate needs an initial 0.
 
 impl Durations {
-    /// controller-runtime sets both labels to the controller's name.
+    /// Returns the observer of a queue. As in controller-runtime, both labels have the controller's name.
     pub(super) fn observer(&self, queue: &'static str) -> QueueObserver {
         let labels = [queue, queue];
         QueueObserver { waited: self.waited.of(labels), worked: self.worked.of(labels) }
@@ -128,7 +128,7 @@ impl Events {
 }
 
 impl Lease {
-    /// Exports the series of a lease that this process does not have yet.
+    /// Exports the series of a lease that this process does not hold yet.
     pub(super) fn known(&self, lease: &str) {
         self.master.of([lease.to_owned()]).set(0);
         drop(self.slow.of([lease.to_owned()]));
@@ -151,7 +151,7 @@ impl client::Observer for Metrics {
     fn request(&self, verb: &'static str, kind: &Kind, code: u16, took: Duration) {
         let Requests { total, seconds, by_resource } = &self.requests;
         let method = method(verb);
-        // As in client-go without a response.
+        // Without a response, client-go uses this value.
         let code: Value = if code == 0 { "<error>".into() } else { code.to_string().into() };
         total.of([code.clone(), method.into(), self.host.clone()]).inc();
         seconds.of([method.into(), self.host.clone()]).observe(took.as_secs_f64());

@@ -26,7 +26,7 @@ pub struct Build {
 /// All metrics of the process. Implements the observers of all modules; create one and share it.
 pub struct Metrics {
     registry: Registry,
-    /// The API server.
+    /// The address of the API server.
     pub(super) host: Value,
     pub(super) requests: Requests,
     durations: Durations,
@@ -41,12 +41,12 @@ pub struct Metrics {
 // === impl Metrics ===
 
 impl Metrics {
-    /// Creates the metrics of a process of `program` whose API server is `host` (`name:port`).
+    /// Creates the metrics of a process of `program`. `host` is its API server (`name:port`).
     pub fn new(program: &Identity, host: &str, build: &Build) -> Arc<Metrics> {
         Metrics::with(program, host, build, |_| {})
     }
 
-    /// Like [`Metrics::new`], with your own metrics, added by `register`.
+    /// Like [`Metrics::new`], with your own metrics, which `register` adds.
     ///
     /// ```
     /// use controller_machinery::metrics::prometheus_client::metrics::counter::Counter;

@@ -18,12 +18,12 @@ use tokio::time::Instant;
 use crate::client::{Client, Error};
 use crate::object::Kind;
 
-/// Time for which a result is cached. A revoked token keeps working for up to that long.
+/// Time for which a result is cached. A revoked token remains valid for up to this time.
 const BELIEVED: Duration = Duration::from_secs(60);
 /// Number of cached results.
 const REMEMBERED: usize = 256;
-/// Concurrent reviews of tokens that were not admitted before. More are refused at once: a client that guesses tokens
-/// can neither overload the API server nor use all connections.
+/// Number of concurrent reviews of tokens that were not admitted before. Further requests are refused at once, so that
+/// a client that guesses tokens can neither overload the API server nor use all connections.
 const ASKING: usize = 4;
 
 const TOKEN: Kind =
@@ -39,7 +39,7 @@ const ACCESS: Kind = Kind::cluster_scoped(
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Access {
-    /// Everyone: for a loopback address, or behind another component that authorizes.
+    /// Everyone. For a loopback address, or behind a component that authorizes requests.
     Open,
     /// Users whom the API server authorizes.
     Reviews(Arc<Reviews>),
@@ -59,14 +59,14 @@ pub(super) enum Refusal {
     Unknown,
 }
 
-/// Admits users who can `get` the path `/metrics` according to the API server.
+/// A filter that admits users who can `get` the path `/metrics` according to the API server.
 ///
-/// Needs permission to create `tokenreviews.authentication.k8s.io` and `subjectaccessreviews.authorization.k8s.io`.
+/// It needs permission to create `tokenreviews.authentication.k8s.io` and `subjectaccessreviews.authorization.k8s.io`.
 /// Results are cached for a minute.
 pub struct Reviews {
     client: Client,
-    /// By the hash of the token: no token is stored. Two hashes with random keys, so that another token with the same
-    /// hashes cannot be found.
+    /// Results by the hash of the token, because no token is stored. Two hashes with random keys prevent an attacker
+    /// from finding another token with the same hashes.
     known: Mutex<HashMap<(u64, u64), Answer>>,
     hashers: [RandomState; 2],
     asking: Semaphore,
@@ -114,7 +114,8 @@ impl Access {
 // === impl Reviews ===
 
 impl Reviews {
-    /// Reviews tokens through `client`, bypassing its gate: the metrics of a standby are read, too.
+    /// Creates a filter that reviews tokens through `client`. It bypasses the client's gate, because the metrics of a
+    /// standby are read, too.
     pub fn new(client: Client) -> Reviews {
         Reviews {
             client,

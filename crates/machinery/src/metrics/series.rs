@@ -54,7 +54,7 @@ where
         Series { labels, family }
     }
 
-    /// Returns the series with these values, in the order of the labels. It is exported from now on.
+    /// Returns the series with these values, in the order of the labels, and exports it from now on.
     pub(super) fn of<V: Into<Value>>(&self, values: [V; N]) -> M {
         let mut values = values.map(Into::into);
         let label = |at: usize| (self.labels[at], std::mem::take(&mut values[at]));

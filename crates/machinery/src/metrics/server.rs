@@ -32,7 +32,7 @@ use super::review::{Access, Refusal};
 use super::text::Format;
 use super::tls::Tls;
 
-/// Time for the current response when the lifetime of a connection ends, or at shutdown.
+/// Time to finish the current response when the lifetime of a connection ends, or at shutdown.
 const LAST_ANSWER: Duration = Duration::from_secs(2);
 /// Number of connections that can wait to be accepted, as with tokio's `TcpListener::bind`.
 const BACKLOG: u32 = 1024;
@@ -42,32 +42,32 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Content of a server; a missing one returns 404.
 #[derive(Clone, Default)]
 pub struct Routes {
-    /// `/healthz`, `/livez`: whether the process should be restarted.
+    /// Checks of `/healthz` and `/livez`: the kubelet restarts the pod if they fail.
     pub health: Option<Checks>,
-    /// `/readyz`: whether the process works.
+    /// Checks of `/readyz`: the pod is not ready if they fail.
     pub ready: Option<Checks>,
-    /// `/metrics`, and access to them.
+    /// Content of `/metrics`, and access to it.
     pub metrics: Option<(Arc<Metrics>, Access)>,
 }
 
 /// Limits of a server.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Concurrent connections. Another one waits until one of them ends. Default 32.
+    /// Number of concurrent connections. Further connections wait until one of them ends. Default 32.
     pub connections: usize,
-    /// Size of a request's line and headers in bytes, at least 8192. Default 8192.
+    /// Maximum size of a request's line and headers in bytes, at least 8192. Default 8192.
     pub header_bytes: usize,
-    /// Number of headers in a request. Default 64.
+    /// Maximum number of headers in a request. Default 64.
     pub headers: usize,
-    /// Time limit of a request's headers and of an idle connection. Default 3 s: probes that wait for an idle
-    /// connection to close are accepted before the kubelet restarts the pod.
+    /// Time limit of a request's headers and of an idle connection. Default 3 s: probes that wait for the end of an
+    /// idle connection are accepted before the kubelet restarts the pod.
     pub header_time: Duration,
-    /// Lifetime of a connection, so that the next one is accepted. Default 10 s: the kubelet restarts a pod after 30 s
-    /// without a response to its probes.
+    /// Lifetime of a connection, after which a waiting one is accepted. Default 10 s: the kubelet restarts a pod after
+    /// 30 s without a response to its probes.
     pub life: Duration,
 }
 
-/// A server of one address. Use one server for health and one for metrics, so that scrapes cannot block probes.
+/// A server on one address. Use separate servers for health and metrics, so that scrapes cannot block probes.
 #[must_use = "nobody is answered until the server runs"]
 pub struct Server {
     listener: TcpListener,
@@ -105,7 +105,7 @@ impl Server {
     /// Listens on `address`; port 0 selects a free one, and `[::]` accepts IPv4, too.
     ///
     /// # Errors
-    /// If it cannot listen: the address is in use, or not one of this host.
+    /// If it cannot listen: the address is in use, or does not belong to this host.
     pub async fn bind(address: SocketAddr, routes: Routes, limits: Limits) -> io::Result<Server> {
         let listener = listen(address).await?;
         let service = Service { routes, limits, tls: None, stopping: CancellationToken::new() };
@@ -126,7 +126,7 @@ impl Server {
         self.listener.local_addr()
     }
 
-    /// Serves until `stop`. Stop it last, so that the end of readiness is visible.
+    /// Serves until `stop`. Stop the server last, so that probes can see the end of readiness.
     pub async fn run(self, stop: impl Future<Output = ()> + Send) {
         let Server { listener, service } = self;
         let places = Arc::new(Semaphore::new(service.limits.connections));
@@ -219,12 +219,13 @@ impl Routes {
     async fn answer(&self, request: &Request<impl Body>) -> Answer {
         // An unread body would be parsed as the next request.
         if !request.body().is_end_stream() {
-            let mut answer = plain(StatusCode::PAYLOAD_TOO_LARGE, "no body is accepted\n".into());
+            let mut answer =
+                text_response(StatusCode::PAYLOAD_TOO_LARGE, "no body is accepted\n".into());
             answer.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             return answer;
         }
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
-            let mut answer = plain(StatusCode::METHOD_NOT_ALLOWED, "GET or HEAD\n".into());
+            let mut answer = text_response(StatusCode::METHOD_NOT_ALLOWED, "GET or HEAD\n".into());
             answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
             return answer;
         }
@@ -240,7 +241,7 @@ impl Routes {
             }
             _ => None,
         };
-        found.unwrap_or_else(|| plain(StatusCode::NOT_FOUND, "not found\n".into()))
+        found.unwrap_or_else(|| text_response(StatusCode::NOT_FOUND, "not found\n".into()))
     }
 }
 
@@ -257,9 +258,9 @@ fn health(checks: &Checks, title: &str, one: &str, query: &str) -> Option<Answer
         name => checks.one(name)?,
     };
     Some(match (ok, verbose) {
-        (true, false) => plain(StatusCode::OK, "ok".into()),
-        (true, true) => plain(StatusCode::OK, text),
-        (false, _) => plain(StatusCode::SERVICE_UNAVAILABLE, text),
+        (true, false) => text_response(StatusCode::OK, "ok".into()),
+        (true, true) => text_response(StatusCode::OK, text),
+        (false, _) => text_response(StatusCode::SERVICE_UNAVAILABLE, text),
     })
 }
 
@@ -274,20 +275,20 @@ async fn scrape(metrics: &Metrics, access: &Access, request: &Request<impl Body>
             Refusal::Forbidden => StatusCode::FORBIDDEN,
             Refusal::Unknown => StatusCode::SERVICE_UNAVAILABLE,
         };
-        let mut answer = plain(code, format!("{refusal}\n"));
+        let mut answer = text_response(code, format!("{refusal}\n"));
         if code == StatusCode::UNAUTHORIZED {
             answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         return answer;
     }
     let format = Format::accepted(header(ACCEPT).unwrap_or_default());
-    let mut answer = plain(StatusCode::OK, metrics.encode(format));
+    let mut answer = text_response(StatusCode::OK, metrics.encode(format));
     let kind = HeaderValue::from_static(format.content_type());
     answer.headers_mut().insert(CONTENT_TYPE, kind);
     answer
 }
 
-fn plain(code: StatusCode, text: String) -> Answer {
+fn text_response(code: StatusCode, text: String) -> Answer {
     let mut answer = Response::new(Full::new(Bytes::from(text)));
     *answer.status_mut() = code;
     let headers = answer.headers_mut();

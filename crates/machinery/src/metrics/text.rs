@@ -1,4 +1,4 @@
-//! The two text formats. Pure.
+//! The two text formats of metrics. Pure.
 
 use std::fmt::Write;
 
@@ -43,7 +43,7 @@ impl Format {
         if open > 0.0 && open >= plain { Format::OpenMetrics } else { Format::Prometheus }
     }
 
-    /// `Content-Type`.
+    /// Returns the `Content-Type`.
     pub fn content_type(self) -> &'static str {
         match self {
             Format::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
@@ -55,7 +55,7 @@ impl Format {
 /// Returns all metrics of `registry` as text.
 pub(super) fn write(registry: &Registry, format: Format) -> String {
     let mut text = String::with_capacity(16 << 10);
-    // Writing to a String never fails; only a metric's own encoder could.
+    // Writing to a String never fails, but the encoder of a metric can.
     if encode(&mut text, registry).is_err() {
         tracing::error!("A metric could not be encoded; the scrape is cut short");
     }
@@ -65,8 +65,8 @@ pub(super) fn write(registry: &Registry, format: Format) -> String {
     }
 }
 
-/// Converts OpenMetrics, which omits `_total` and `_info` in HELP and TYPE and has more types, lines and exemplars; the
-/// samples are the same. A parser of Prometheus text refuses the whole scrape for an unknown element.
+/// Converts OpenMetrics to Prometheus text, whose parsers refuse a scrape with an unknown element. OpenMetrics omits
+/// `_total` and `_info` in HELP and TYPE and has more types, lines and exemplars; the samples are the same.
 fn to_prometheus(open: &str) -> String {
     let mut text = String::with_capacity(open.len() + 1024);
     let mut help: Option<(&str, &str)> = None;
@@ -95,7 +95,7 @@ fn to_prometheus(open: &str) -> String {
     text
 }
 
-/// Removes the exemplar of a sample: ` # {`, outside of the quoted values of labels.
+/// Removes the exemplar of a sample, which begins with ` # {` outside of quoted label values.
 fn without_exemplar(line: &str) -> &str {
     let (mut is_quoted, mut is_escaped) = (false, false);
     for (at, byte) in line.bytes().enumerate() {
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prometheus_gets_open_metrics_and_a_browser_text() {
+    fn prometheus_gets_open_metrics_and_a_browser_gets_text() {
         // The header that Prometheus 3 sends.
         let prometheus = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,\
             application/openmetrics-text;version=0.0.1;q=0.5,\
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_open_metrics_has_is_left_out_of_prometheus_text() {
+    fn prometheus_text_omits_elements_of_open_metrics() {
         let open = "# TYPE b info\nb_info{v=\"1\"} 1\n# TYPE u unknown\nu 2\n# TYPE c counter\n\
             c_total{a=\" # {\\\" # {\"} 1 # {trace=\"x\"} 1.0\n# EOF\n";
         assert_eq!(

@@ -38,16 +38,16 @@ pub enum TlsError {
     /// A file cannot be read.
     #[error("{path} cannot be read")]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         #[source]
         source: io::Error,
     },
     /// A file has the wrong content.
     #[error("{path} holds no {what} in PEM")]
     Pem {
-        /// Which.
+        /// The file.
         path: PathBuf,
         /// The expected content.
         what: &'static str,
@@ -102,8 +102,8 @@ impl Tls {
         acceptor.accept(stream).await
     }
 
-    /// Returns the acceptor of the current files. While these are unusable, such as when only one of them is written,
-    /// the previous one is used.
+    /// Returns the acceptor for the current files. If they are unusable, for example because only one of them was
+    /// renewed, returns the previous one.
     fn current(&self) -> TlsAcceptor {
         let (certificate, key, loaded) = match &self.0 {
             Source::SelfSigned(acceptor) => return acceptor.clone(),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_certificate_or_key_is_named() {
+    fn an_invalid_certificate_or_key_is_reported() {
         assert!(refusal("", KEY).ends_with("tls.crt holds no certificate in PEM"));
         assert!(refusal(CERTIFICATE, CERTIFICATE).ends_with("tls.key holds no private key in PEM"));
         let missing = Tls::load(Path::new("/no/such"), Path::new("/no/such")).unwrap_err();

@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn escaped_json_decodes_to_the_text_it_means() {
+    fn escaped_json_decodes_to_the_unescaped_text() {
         let text: InternedStr = serde_json::from_str(r#""a\nbé""#).unwrap();
         assert_eq!(text, "a\nb\u{e9}");
     }

@@ -8,7 +8,7 @@ use arcstr::ArcStr;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use parking_lot::Mutex;
 
-/// The number of shards. Each has its own lock, so growing or sweeping one delays only calls for its values.
+/// Number of shards. Each has its own lock, so growing or sweeping one delays only calls for its values.
 const SHARDS: usize = 64;
 /// Size below which a shard is not swept.
 const FIRST_SWEEP: usize = 64;
@@ -54,7 +54,7 @@ impl<T: Hash + Eq> Shared for Arc<T> {
 impl Shared for ArcStr {
     type Value = str;
 
-    /// The empty string is static and has no count; it stays.
+    /// The empty string is static and has no count. It is never removed.
     fn is_shared(&self) -> bool {
         ArcStr::strong_count(self).is_none_or(|handles| handles > 1)
     }
@@ -75,7 +75,7 @@ impl<S> std::fmt::Debug for Interner<S> {
 }
 
 impl<S: Shared> Interner<S> {
-    /// An empty interner.
+    /// Creates an empty interner.
     pub(super) fn new() -> Interner<S> {
         let shard = || Shard { table: HashTable::new(), sweep_at: FIRST_SWEEP, calls: 0 };
         let shards = (0..SHARDS).map(|_| Mutex::new(shard())).collect();
@@ -102,8 +102,8 @@ impl<S: Shared> Interner<S> {
 }
 
 impl<S: Shared> Shard<S> {
-    /// Removes the values that only the table holds. Nobody can clone one meanwhile: that needs the lock of the
-    /// table.
+    /// Removes the values that only the table holds. No other thread can clone one meanwhile, because that requires the
+    /// lock of the table.
     fn sweep_if_due(&mut self, hasher: &DefaultHashBuilder) {
         let len = self.table.len();
         if len < FIRST_SWEEP || len < self.sweep_at && self.calls < CALLS * len {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_nobody_holds_leaves_the_table() {
+    fn an_unused_value_is_removed_from_the_table() {
         let interner: Interner<ArcStr> = Interner::new();
         let (kept, empty) = (interner.intern("kept"), interner.intern(""));
         for i in 0..4 * SHARDS * FIRST_SWEEP {
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_fall_the_table_shrinks_though_nothing_new_comes() {
+    fn lookups_of_known_values_shrink_an_oversized_table() {
         let interner: Interner<ArcStr> = Interner::new();
         let text = |i: usize| format!("text-{i}");
         let many: Vec<ArcStr> = (0..100_000).map(|i| interner.intern(text(i).as_str())).collect();

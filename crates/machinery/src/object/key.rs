@@ -7,16 +7,16 @@ use std::sync::{Arc, LazyLock};
 use super::InternedStr;
 use super::interner::Interner;
 
-/// A key that nobody holds keeps its two texts until it is swept.
+/// All keys in use. An unused key keeps its two strings until it is swept.
 static INTERNED: LazyLock<Interner<Arc<Name>>> = LazyLock::new(Interner::new);
 
 /// The key of an object before its metadata is read.
 static EMPTY: LazyLock<ObjectKey> = LazyLock::new(|| ObjectKey::new("", ""));
 
-/// `namespace/name`, the key of every store and queue. The namespace of a cluster-scoped object is empty. Not the
-/// identity: a new object with an old name has another [`Uid`](super::Uid).
+/// `namespace/name`, the key of every store and queue. The namespace of a cluster-scoped object is empty. A key is not
+/// an identity: a new object with the same name has another [`Uid`](super::Uid).
 ///
-/// Takes 8 bytes. Cloning costs a reference count; equality and hashing use the pointer, not the text.
+/// Takes 8 bytes. Cloning costs a reference count. Equality and hashing use the pointer, not the text.
 #[derive(Clone, PartialOrd, Ord)]
 pub struct ObjectKey(Arc<Name>);
 
@@ -37,12 +37,12 @@ impl ObjectKey {
         ObjectKey(INTERNED.intern(name))
     }
 
-    /// The namespace; empty for a cluster-scoped object.
+    /// Returns the namespace; empty for a cluster-scoped object.
     pub fn namespace(&self) -> &InternedStr {
         &self.0.namespace
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &InternedStr {
         &self.0.name
     }
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_keys_are_one() {
+    fn equal_keys_share_one_allocation() {
         let (a, b) =
             (ObjectKey::new("default", "web"), ObjectKey::new("default", "api").sibling("web"));
         assert!(Arc::ptr_eq(&a.0, &b.0));

@@ -20,7 +20,7 @@ impl Labels {
         Some(&self.0[at].1)
     }
 
-    /// Returns all pairs, by key.
+    /// Returns all pairs, sorted by key.
     pub fn iter(&self) -> impl Iterator<Item = (&InternedStr, &InternedStr)> {
         self.0.iter().map(|(key, value)| (key, value))
     }
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_equal_keys_the_last_one_counts() {
+    fn the_last_of_several_equal_keys_is_kept() {
         let labels: Labels = [("a", "1"), ("b", "2"), ("a", "3")].into_iter().collect();
         assert_eq!(labels.get("a").unwrap(), "3");
         assert_eq!(labels.len(), 2);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_survive_the_wire() {
+    fn labels_survive_a_json_round_trip() {
         let labels: Labels = [("b", "2"), ("a", "1")].into_iter().collect();
         let json = serde_json::to_string(&labels).unwrap();
         assert_eq!(json, r#"{"a":"1","b":"2"}"#);

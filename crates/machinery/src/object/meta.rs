@@ -14,9 +14,9 @@ use super::{InternedStr, Labels, ObjectKey, ResourceVersion, Uid};
 /// Selects the labels and annotations that a view keeps. The others are skipped while parsing. The two annotations
 /// that `Context::ensure` writes are always kept.
 pub trait Keep: Clone + 'static {
-    /// The annotation with the hash of what `Context::ensure` applied.
+    /// Annotation with the hash of the state that `Context::ensure` applied.
     const APPLIED: &'static str = "controller-machinery/applied";
-    /// The annotation with the changes that admission made to that.
+    /// Annotation with the changes that admission made to the applied state.
     const ADMITTED: &'static str = "controller-machinery/admitted";
 
     /// Returns whether the label under `key` is kept.
@@ -43,8 +43,8 @@ pub struct Owner {
     pub kind: InternedStr,
     /// Name of the owner, in the object's own namespace or cluster-scoped.
     pub name: InternedStr,
-    /// UID of the owner. The same name with another UID is another object. [`Uid::NONE`], which no object has, if it
-    /// is not a UUID: users write these references, and the API server only requires a non-empty field
+    /// UID of the owner. The same name with another UID is another object. [`Uid::NONE`], which no object has, if the
+    /// UID is not a UUID: users write these references, and the API server only requires a non-empty field
     /// (`validateOwnerReference`).
     pub uid: Uid,
 }
@@ -72,7 +72,7 @@ pub struct Meta<K = Nothing> {
     /// True if a foreground deletion of the controller waits for this object (`blockOwnerDeletion`).
     pub blocks_owner: bool,
     /// True unless one manager applied all fields in `managedFields` (apart from subresources). A field of a shared
-    /// object can stay when it is no longer applied, because another manager owns it, too.
+    /// object can remain when it is no longer applied, because another manager also owns it.
     pub shared: bool,
     /// The labels that `K` keeps.
     pub labels: Labels,
@@ -126,7 +126,7 @@ impl<K> Meta<K> {
         }
     }
 
-    /// Returns the creation time. `None` for an object not yet created, and for a time that is not RFC 3339.
+    /// Returns the creation time. `None` for an object not yet created, and for a time that is not in RFC 3339 format.
     pub fn created(&self) -> Option<Timestamp> {
         self.created.timestamp()
     }
@@ -267,7 +267,7 @@ impl<'de, K: Keep> Visitor<'de> for MetaVisitor<K> {
     }
 }
 
-/// A time of the API server, which are whole seconds since 1970, in four bytes; 0 for none.
+/// A time from the API server, in whole seconds since 1970, in four bytes; 0 for none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Seconds(u32);
 
@@ -278,7 +278,7 @@ impl Seconds {
 }
 
 impl From<Timestamp> for Seconds {
-    /// Times before 1970 or after 2106 become the nearest time in between.
+    /// Converts a time. A time before 1970 or after 2106 becomes the nearest representable time.
     fn from(time: Timestamp) -> Seconds {
         Seconds(u32::try_from(time.as_second().max(1)).unwrap_or(u32::MAX))
     }
@@ -294,7 +294,7 @@ impl<'de> Deserialize<'de> for Seconds {
                 f.write_str("a time")
             }
             fn visit_str<E>(self, text: &str) -> Result<Seconds, E> {
-                // Aggregated API servers can have other forms.
+                // Aggregated API servers can send other formats.
                 Ok(text.parse::<Timestamp>().map(Seconds::from).unwrap_or_default())
             }
         }
@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_shared_unless_one_apply_set_all_of_it() {
+    fn an_object_is_shared_unless_one_apply_owns_every_field() {
         let shared = |managed: &str| {
             let meta: Meta =
                 serde_json::from_str(&format!("{{\"managedFields\":{managed}}}")).unwrap();
@@ -473,20 +473,20 @@ mod tests {
     }
 
     #[test]
-    fn a_view_keeps_only_the_labels_its_type_asks_for() {
+    fn a_view_keeps_only_the_labels_that_its_type_selects() {
         let meta: Meta<Nothing> = serde_json::from_str(FULL).unwrap();
         assert!(meta.labels.is_empty());
     }
 
     #[test]
-    fn an_object_to_be_created_is_sent_without_uid_and_version() {
+    fn a_new_object_is_sent_without_uid_and_version() {
         let meta: Meta = Meta::named(ObjectKey::new("ns", "a"));
         assert_eq!(serde_json::to_string(&meta).unwrap(), r#"{"name":"a","namespace":"ns"}"#);
     }
 
     /// A user may write anything there; the API server only requires that it is not empty.
     #[test]
-    fn an_owner_whose_uid_is_no_uuid_is_nobody_and_does_no_harm() {
+    fn an_owner_with_an_invalid_uid_matches_no_object() {
         let some = "11111111-1111-1111-1111-111111111111";
         let controller = "22222222-2222-2222-2222-222222222222";
         let meta: Meta = serde_json::from_str(&FULL.replace(some, "x")).unwrap();

@@ -1,14 +1,14 @@
 //! Common parts of all Kubernetes objects, with little memory.
 //!
 //! Guarantees
-//! - [`InternedStr`] and [`ObjectKey`] are interned: equal ones share one allocation while one is in use. So the ten
-//!   thousandth `app.kubernetes.io/name` costs a pointer, and so does a key in every store and queue.
+//! - [`InternedStr`] and [`ObjectKey`] are interned: equal ones share one allocation while one is in use. So each
+//!   further copy of a string or key, in any store or queue, costs one pointer.
 //! - [`Meta`] decodes `metadata` in one pass and never allocates for a field that it does not keep. `managedFields`,
 //!   often the largest part of an object, is skipped while parsing.
 //! - A type ([`Keep`]) selects the labels and annotations to keep, once per view.
 //! - [`ResourceVersion`]s are ordered only when both are numbers (KEP-5504), and only within one resource type.
 //!   Otherwise their order is unknown, never guessed.
-//! - Nothing here panics on data from the API server: what cannot be represented is a decode error that names the
+//! - Data from the API server causes no panic. A value that cannot be represented is a decode error that names the
 //!   field.
 //!
 //! A *view* is a small struct with a [`Meta`] and the fields that its user reads or owns. It implements [`Object`]

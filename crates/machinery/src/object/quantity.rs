@@ -25,8 +25,8 @@ impl Quantity {
         Quantity(InternedStr::new(text))
     }
 
-    /// Returns whether both are the same amount: `1000m` and `1`, `0.5Gi` and `512Mi`; also `0.0625` and `63m`, as
-    /// for the API server.
+    /// Returns whether both are the same amount: `1000m` and `1`, `0.5Gi` and `512Mi`; as in the API server, also
+    /// `0.0625` and `63m`.
     pub fn is_same_as(&self, other: &Quantity) -> bool {
         self.0 == other.0 || self.millis().is_some_and(|millis| Some(millis) == other.millis())
     }
@@ -158,7 +158,7 @@ mod tests {
 
     /// As the API server rounds them in a pod template (SetDefaults_ResourceList).
     #[test]
-    fn what_is_finer_than_a_thousandth_is_compared_rounded_up() {
+    fn amounts_below_a_thousandth_are_compared_rounded_up() {
         for (a, b) in [
             ("0.0625", "63m"),
             ("0.1234Gi", "132499741082m"),
@@ -188,7 +188,7 @@ mod tests {
         }
 
         #[test]
-        fn a_thousand_thousandths_are_one(n in 0i64..=i64::MAX / 1000) {
+        fn a_thousand_thousandths_equal_one(n in 0i64..=i64::MAX / 1000) {
             let thousandths = Quantity::new(&format!("{}m", n * 1000));
             prop_assert!(thousandths.is_same_as(&Quantity::new(&n.to_string())));
         }

@@ -29,19 +29,19 @@ pub trait Object: Send + Sync + Debug + 'static {
     /// Selects the labels and annotations that its metadata keeps.
     type Keep: Keep;
 
-    /// Whether it decodes whole objects only, not their metadata alone.
+    /// True if it can be decoded only from complete objects, not from metadata alone.
     #[doc(hidden)]
     const IS_WHOLE: bool = false;
 
-    /// The metadata.
+    /// Returns the metadata.
     fn meta(&self) -> &Meta<Self::Keep>;
 
-    /// Namespace and name.
+    /// Returns the key: namespace and name.
     fn key(&self) -> &ObjectKey {
         &self.meta().key
     }
 
-    /// Identity.
+    /// Returns the UID.
     fn uid(&self) -> Uid {
         self.meta().uid
     }
@@ -49,7 +49,7 @@ pub trait Object: Send + Sync + Debug + 'static {
 
 /// A view of one kind, which can be listed and watched. It decodes from the kind's JSON and skips unknown fields.
 pub trait Resource: Object + DeserializeOwned {
-    /// The kind.
+    /// Returns the kind.
     fn kind() -> Kind;
 
     /// Returns the owner reference that makes `self` the controller of an object.
@@ -58,8 +58,8 @@ pub trait Resource: Object + DeserializeOwned {
     }
 }
 
-/// A view of a kind that is known only at run time, with the whole object as JSON. Any view with the kind
-/// [`Kind::RUNTIME`] is such a view; one with only the fields that are read takes less memory.
+/// A view of a kind that is known only at run time, with the complete object as JSON. Any view can have the kind
+/// [`Kind::RUNTIME`] instead; a view with only the fields that you read takes less memory.
 ///
 /// Its client sets the kind: [`Client::of`](crate::client::Client::of).
 #[derive(Debug, Serialize, Deserialize)]
@@ -89,8 +89,8 @@ impl<K> IsMeta<K> for Meta<K> {
     }
 }
 
-/// Makes a struct with a field `metadata: Meta` a view of a kind: [`Object`] and [`Resource`] in
-/// one line. A view that keeps labels or annotations, or whose field has another name, says so:
+/// Makes a struct with a field `metadata: Meta` a view of a kind: [`Object`] and [`Resource`] in one line. If the view
+/// keeps labels or annotations, or the field has another name, declare the field:
 /// `view!(Pod { meta: Meta<Labels> }: Kind::namespaced("", "v1", "Pod", "pods"))`.
 ///
 /// ```
@@ -222,7 +222,7 @@ mod tests {
     const NODE: Kind = Kind::cluster_scoped("", "v1", "Node", "nodes");
 
     #[test]
-    fn paths_are_those_of_the_api() {
+    fn paths_match_the_kubernetes_api() {
         assert_eq!(DEPLOYMENT.path(None), "/apis/apps/v1/deployments");
         let key = ObjectKey::new("ns", "a");
         assert_eq!(DEPLOYMENT.object_path(&key), "/apis/apps/v1/namespaces/ns/deployments/a");
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_of_names_read_at_run_time_is_the_same_kind() {
+    fn a_kind_named_at_run_time_equals_the_constant() {
         let read = || "deployments".to_owned();
         let kind = Kind::named("apps", "v1", "Deployment", &read(), true);
         assert_eq!(kind, DEPLOYMENT);
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_is_named_as_kubectl_names_it() {
+    fn a_kind_has_the_name_that_kubectl_uses() {
         assert_eq!(
             (DEPLOYMENT.resource(), NODE.resource()),
             ("deployments.apps".into(), "nodes".into())

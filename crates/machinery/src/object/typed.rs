@@ -16,10 +16,10 @@ use super::{
     ResourceVersion, Uid,
 };
 
-/// A whole object as a view: a type of k8s-openapi, or a struct with kube's `#[derive(CustomResource)]`.
+/// A complete object as a view: a type of k8s-openapi, or a struct with kube's `#[derive(CustomResource)]`.
 ///
-/// It dereferences to the object: `deployment.spec`, `deployment.metadata.labels`. `managedFields` are left out. A
-/// view of the fields that a controller reads takes less memory: see [`view!`](crate::view).
+/// It dereferences to the object: `deployment.spec`, `deployment.metadata.labels`. `managedFields` are omitted. A view
+/// of only the fields that a controller reads takes less memory: see [`view!`](crate::view).
 ///
 /// ```
 /// use controller_machinery::object::{Resource, Typed};
@@ -161,7 +161,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_metadata_is_that_of_a_view_of_the_same_object() {
+    fn a_typed_object_and_a_view_have_equal_metadata() {
         #[derive(Debug, Deserialize)]
         struct View {
             metadata: Meta<Everything>,
@@ -191,14 +191,14 @@ mod tests {
     }
 
     #[test]
-    fn its_kind_is_that_of_the_type() {
+    fn a_typed_object_has_the_kind_of_its_type() {
         let deployment = Kind::namespaced("apps", "v1", "Deployment", "deployments");
         assert_eq!(Typed::<Deployment>::kind(), deployment);
         assert_eq!(Typed::<Node>::kind(), Kind::cluster_scoped("", "v1", "Node", "nodes"));
     }
 
     #[test]
-    fn an_object_with_a_strange_uid_is_named_not_accepted() {
+    fn the_error_for_an_invalid_uid_names_the_field() {
         let object = json!({"metadata": {"name": "web", "uid": "7"}});
         let why = serde_json::from_value::<Typed<Node>>(object).unwrap_err().to_string();
         assert!(why.contains("metadata.uid: a UID must be a UUID"), "{why}");

@@ -15,8 +15,8 @@ use uuid::fmt::Hyphenated;
 pub struct Uid(Uuid);
 
 /// A UID that is not a UUID. The API server creates every object's UID with `uuid.NewRandom`
-/// (k8s.io/apimachinery/pkg/util/uuid), so such an object is not from the API server. UIDs of other objects, such as
-/// the owner's, can be any text that a user wrote.
+/// (k8s.io/apimachinery/pkg/util/uuid), so such an object is not from the API server. Users can write any text as the
+/// UID of another object, such as the owner's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a UID must be a UUID of the form 01234567-89ab-cdef-0123-456789abcdef")]
 pub struct ParseUidError;
@@ -85,7 +85,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_printed_parses_to_the_same_uid(bytes: [u8; 16]) {
+        fn a_printed_uid_parses_to_the_same_uid(bytes: [u8; 16]) {
             let uid = Uid(Uuid::from_bytes(bytes));
             prop_assert_eq!(uid.to_string().parse(), Ok(uid));
         }
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_uid_that_is_no_uuid_is_refused() {
+    fn a_uid_that_is_not_a_uuid_is_rejected() {
         for bad in [
             "",
             "x",

@@ -19,7 +19,7 @@ impl ResourceVersion {
     /// Unknown, or not a number: its age cannot be compared.
     pub const UNKNOWN: ResourceVersion = ResourceVersion(None);
 
-    /// Returns the version with this number; 0 is [`ResourceVersion::UNKNOWN`], as no object has it.
+    /// Returns the version with this number; 0 is [`ResourceVersion::UNKNOWN`], because no object has it.
     pub fn new(number: u64) -> ResourceVersion {
         ResourceVersion(NonZeroU64::new(number))
     }
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_number_is_neither_newer_nor_older_nor_the_same() {
+    fn a_version_that_is_not_a_number_has_no_order() {
         let known = ResourceVersion::new(7);
         for text in ["v1-abc", "007", "+7", "-7", "", "0", "18446744073709551616"] {
             let opaque = ResourceVersion::parse(text);

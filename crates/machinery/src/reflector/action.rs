@@ -20,7 +20,7 @@ pub(super) enum Input {
     Opened,
     /// An object arrived over the watch.
     Event(ResourceVersion),
-    /// An object that is not stored arrived over the watch at a version that the watch has passed.
+    /// An object that is not stored arrived over the watch at a version older than the watch's.
     OutOfOrder(ResourceVersion),
     /// A bookmark arrived.
     Bookmark { version: String, initial_events_end: bool },
@@ -36,7 +36,7 @@ pub(super) enum Input {
     Deadline,
 }
 
-/// An action, to be taken in the given order. `List`, `Watch` and `Wait` replace the operation in progress.
+/// An action. Actions are executed in the given order; `List`, `Watch` and `Wait` replace the operation in progress.
 #[derive(Debug)]
 pub(super) enum Action {
     /// Discard the staged objects and stage a new list.
@@ -57,7 +57,7 @@ pub(super) enum Action {
     State { state: State, since: Instant, why: Option<String> },
     /// A watch ended early without progress.
     ShortWatch,
-    /// The stored objects belong to a history that no longer exists. The reflector ends.
+    /// The stored objects belong to a history that no longer exists. The reflector terminates.
     End(ResourceVersionRegressed),
 }
 
@@ -69,11 +69,11 @@ pub enum Reason {
     Start,
     /// The history since the last version was compacted (410).
     Expired,
-    /// The kind could not be listed or was not served; this may have changed.
+    /// The kind could not be listed or was not served, which can have changed.
     Healed,
     /// The server refused to watch from our version.
     Refused,
-    /// The server cannot get past the stored version.
+    /// Watches from the stored version keep failing.
     Stuck,
     /// The watch showed an object that it should have shown earlier.
     OutOfOrder,

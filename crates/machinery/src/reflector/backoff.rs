@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn two_minutes_of_health_start_it_over_and_less_do_not() {
+    fn only_two_minutes_without_failure_reset_the_backoff() {
         let mut backoff = backoff();
         let (_, now) = waits(&mut backoff, Instant::now(), 10);
         let now = now + HEALTHY - Duration::from_millis(1);
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn an_absurd_retry_after_is_not_believed() {
+    fn a_retry_after_is_capped() {
         let now = Instant::now();
         let until = backoff().after_failure(now, Some(Duration::from_secs(86_400)));
         assert!(until - now < LONGEST_RETRY_AFTER + LAST);

@@ -27,8 +27,8 @@ pub(super) enum Class {
     Forbidden,
     /// The kind is not served.
     NotServed,
-    /// The server failed on this particular request, or the response was not understood. This can last indefinitely,
-    /// if the cause is in the history after our version.
+    /// The server failed on this particular request, or its response could not be decoded. If the cause is in the
+    /// history after the stored version, this can last indefinitely.
     Internal,
     /// No response by the deadline: the server hangs, or a proxy delays the headers until the body begins. This can
     /// last indefinitely.
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn rights_and_kinds_are_told_from_load() {
+    fn permanent_refusals_are_distinguished_from_overload() {
         assert_eq!(class(403), Class::Forbidden);
         assert_eq!(class(404), Class::NotServed);
         for code in [401, 429, 502, 503, 504] {
@@ -93,13 +93,13 @@ mod tests {
     }
 
     #[test]
-    fn a_lagging_server_is_not_taken_for_a_slow_one() {
+    fn a_lagging_server_is_distinguished_from_a_slow_one() {
         let lags = client::Error::api(504, "Timeout", "Too large resource version: 9, current: 7");
         assert_eq!(classify(&lags), Class::ServerBehind);
     }
 
     #[test]
-    fn an_answer_that_is_not_understood_is_not_asked_for_for_ever() {
+    fn an_undecodable_response_is_an_internal_failure() {
         let text = || String::new();
         let error = client::Error::Decode { why: text(), excerpt: text() };
         assert_eq!(classify(&error), Class::Internal);

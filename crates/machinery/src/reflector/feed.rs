@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn an_undecodable_object_leaves_itself_as_it_was_and_replaces_a_namesake() {
+    fn an_undecodable_object_keeps_its_state_but_replaces_a_namesake() {
         let (mut writer, store) = store::new(Vec::new());
         let deltas = Arc::new(Mutex::new(Vec::new()));
         let notified = deltas.clone();

@@ -1,34 +1,34 @@
 //! 2. List, then watch, indefinitely.
 //!
 //! Guarantees
-//! - The store equals the server at some version, and that version only grows. Every list asks for a version at
-//!   least as new as the stored one; an older response is refused. Older events are dropped.
+//! - The store equals the server at some version, and that version only grows. Every list requests a version at least
+//!   as new as the stored one; an older response is refused. Older events are dropped.
 //! - A list is shown completely or not at all. Until it is complete, readers see the previous state. Unchanged
 //!   objects are neither replaced nor reported.
-//! - Errors do not harm the view. 403 and 404 are states ([`State::Forbidden`], [`State::NotServed`]) that keep the
-//!   old view and end by themselves; they never count as an empty list.
+//! - Errors do not change the view. 403 and 404 are states ([`State::Forbidden`], [`State::NotServed`]). They keep the
+//!   old view, never count as an empty list, and end when a list succeeds.
 //! - Streaming lists are preferred. The reflector falls back to paged lists for an hour if the server does not
 //!   support streaming lists, if the final bookmark does not arrive in time, or after three streaming lists have
 //!   failed before one was complete (cut off, undecodable, timed out, 500, or "too large resource version").
 //!   Streaming lists that are not accepted, because the server is down or asks for a pause, do not count. After an
 //!   expired continue token, the reflector requests one list in a single page.
-//! - A watch that breaks or ends is resumed from its version. Only 410, or a version that the server cannot get
-//!   past, leads to a new list. After 150 s of silence, the reflector asks for the server's version and opens a new
-//!   watch. If watches stay silent for half an hour while the server has newer versions, the kind is listed. A watch
-//!   is reopened if it is not accepted within the client's deadline, at most 30 s. After five of these in a row, or
-//!   five that end at once, the kind is listed, and again after each further one until a watch delivers something.
+//! - A watch that breaks or ends is resumed from its version. Only 410, or a version from which watches keep failing,
+//!   leads to a new list. After 150 s of silence, the reflector requests the server's version and opens a new watch. If
+//!   watches stay silent for half an hour while the server has newer versions, the kind is listed. A watch is reopened
+//!   if it is not accepted within the client's deadline, at most 30 s. The kind is listed after five such watches in a
+//!   row, or five that end at once. After that, each further one leads to a list until a watch delivers something.
 //! - Waits after failures start at 800 ms and double up to 30 s, with jitter. They start over when a watch delivers
 //!   something new, after two minutes without failure, and when an unreachable API server responds again
-//!   ([`Connectivity`](crate::client::Connectivity)), which also shortens the current wait. While no other client
-//!   calls, the reflectors take turns probing it every two seconds. An expired version is a failure only if it
-//!   happens again before a watch has delivered anything. `Retry-After`, up to 300 s, is a lower bound.
-//!   `timeoutSeconds` is drawn from 120 to 230 s, for a streaming list from 300 to 600 s, so that replicas do not
-//!   move in lockstep.
-//! - An object that cannot be decoded keeps its last state and is counted. Other objects are not affected. Its next
-//!   decodable version or its deletion ends this.
+//!   ([`Connectivity`](crate::client::Connectivity)). Such a return also shortens the current wait. While no other
+//!   client makes calls, the reflectors take turns probing the API server every two seconds. An expired version is a
+//!   failure only if it happens again before a watch has delivered anything. `Retry-After`, up to 300 s, is a lower
+//!   bound. `timeoutSeconds` is random, from 120 to 230 s, and for a streaming list from 300 to 600 s, so that replicas
+//!   do not move in lockstep.
+//! - An object that cannot be decoded keeps its last state and is counted. Other objects are not affected. The next
+//!   decodable version or the deletion of the object ends this.
 //! - A server whose data went back in time is detected ([`ResourceVersionRegressed`]): three lists in a row that
-//!   asked for the newest version returned an older one than is stored. If its versions have caught up since, the
-//!   list wins.
+//!   requested the newest version returned an older one than is stored. If the server's versions have caught up since,
+//!   the list wins.
 //! - The health can be read at any time ([`HealthHandle`]), even after the task has panicked. A problem that needs
 //!   manual action is logged once when it begins and once when it ends.
 //!
@@ -36,9 +36,9 @@
 //! - The resourceVersions of one kind are growing numbers (KEP-5504). If they are not, the reflector trusts the
 //!   server, because it cannot detect outdated responses.
 //! - No two objects of a kind change at the same version: of several events with one version, only the first counts.
-//!   The API server writes each object in its own transaction. But when a lease of etcd ends, etcd removes its
-//!   objects in one transaction. Of Kubernetes' own kinds, only Events have such leases (`--event-ttl`). A view of
-//!   them keeps some expired ones until the next list.
+//!   The API server writes each object in its own transaction. But when an etcd lease expires, etcd removes its objects
+//!   in one transaction. Of Kubernetes' own kinds, only Events have such leases (`--event-ttl`). A view of Events keeps
+//!   some expired ones until the next list.
 
 mod position;
 mod backoff;

@@ -45,8 +45,8 @@ pub trait Observer: Send + Sync + 'static {
         let _ = kind;
     }
 
-    /// An object could not be decoded; called once per version. While lists fail, a version that many of them in a
-    /// row did not contain can be reported again.
+    /// An object became undecodable. Later undecodable versions of it are not reported until it was decodable, deleted
+    /// or missing from a complete list.
     fn decode_error(&self, kind: &Kind, key: &ObjectKey, why: &str) {
         let _ = (kind, key, why);
     }

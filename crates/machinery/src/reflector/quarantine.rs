@@ -17,7 +17,7 @@ pub(super) struct Quarantine {
 }
 
 impl Quarantine {
-    /// Adds an object. Returns whether it is new: only then it is logged.
+    /// Adds an object. Returns whether it is new; only new objects are logged.
     pub(super) fn put(&mut self, key: ObjectKey, staging: bool) -> bool {
         if staging {
             self.listed.insert(key.clone());
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_news_once_however_often_it_is_shown() {
+    fn an_undecodable_object_is_new_only_once() {
         let mut quarantine = Quarantine::default();
         quarantine.begin();
         assert!(quarantine.put(key("a"), true));
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_without_it_lets_a_key_go_and_one_that_breaks_off_does_not() {
+    fn only_a_complete_list_without_a_key_releases_it() {
         let mut quarantine = Quarantine::default();
         quarantine.put(key("a"), false);
         quarantine.begin();

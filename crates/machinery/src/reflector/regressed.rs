@@ -1,7 +1,8 @@
 //! The regression of a history.
 
-/// The API server's data went back in time, as when etcd is restored from a backup. Changes since that backup are
-/// undone, and their versions are reused. The stored objects cannot be trusted, so the process should restart.
+/// The regression of an API server's data to an earlier state, as when etcd is restored from a backup. Changes since
+/// that backup are undone, and their versions are reused. The stored objects cannot be trusted, so the process should
+/// restart.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the API server's data went back from version {held} to {at}, as when a backup is restored; \

@@ -10,9 +10,9 @@ use super::state::{HealthHandle, State};
 use crate::identity::Hints;
 use crate::object::{InternedStr, Kind, ResourceVersion};
 
-/// Number of consecutive failures before a log line; a single one is routine.
+/// Number of consecutive failures before a log line. A single failure is routine.
 const WORTH_A_LINE: u32 = 3;
-/// Shortest time live that counts as recovered: each watch could end at once.
+/// Shortest time in [`State::Live`] that counts as recovered, because each watch could end at once.
 const RECOVERED: Duration = Duration::from_secs(1);
 
 /// Reports states: each problem once when it begins and once when it ends.
@@ -27,7 +27,7 @@ pub(super) struct Report {
     since: Instant,
     /// Number of failures since the last recovery.
     failures: u32,
-    /// True if the problem was logged, so that its end is logged, too.
+    /// True if the problem was logged, so that its end must be logged, too.
     reported: bool,
 }
 
@@ -102,7 +102,7 @@ impl Report {
                     self.hints.kinds
                 );
             }
-            // Solved at once: the cause was a clear error, not watches that end early.
+            // The problem is solved at once: its cause was a clear error, not watches that end early.
             State::Live if matches!(self.state, State::Forbidden | State::NotServed) => {
                 (self.failures, self.reported) = (0, false);
                 tracing::info!("{what}: listed and watched again");
@@ -136,7 +136,7 @@ impl Report {
         }
     }
 
-    /// Returns `daemonsets.apps`, and the namespace if there is one.
+    /// Returns the resource, such as `daemonsets.apps`, and the namespace, if any.
     fn what(&self) -> String {
         match &self.namespace {
             Some(namespace) => format!("{} in namespace {namespace}", self.kind.resource()),
@@ -164,11 +164,11 @@ mod tests {
         Hints { kinds: "apply crds.yaml", rights: "apply roles.yaml", reviews: "" };
 
     /// The lines that `work` logs at info level and above.
-    fn lines(work: impl FnOnce(&mut Report)) -> Vec<String> {
+    fn logged(work: impl FnOnce(&mut Report)) -> Vec<String> {
         #[derive(Clone, Default)]
-        struct Lines(Arc<Mutex<Vec<u8>>>);
+        struct LogBuffer(Arc<Mutex<Vec<u8>>>);
 
-        impl std::io::Write for Lines {
+        impl std::io::Write for LogBuffer {
             fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
                 self.0.lock().extend_from_slice(bytes);
                 Ok(bytes.len())
@@ -178,9 +178,9 @@ mod tests {
             }
         }
 
-        let (lines, health) = (Lines::default(), HealthHandle::new(Instant::now()));
+        let (logged, health) = (LogBuffer::default(), HealthHandle::new(Instant::now()));
         let mut report = Report::new(KIND, None, health, Arc::new(()), HINTS);
-        let writer = lines.clone();
+        let writer = logged.clone();
         // While only one subscriber exists, tracing asks the thread that registers a log call
         // whether anybody listens. That may be the thread of another test.
         let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::new());
@@ -190,7 +190,7 @@ mod tests {
             .with_writer(move || writer.clone())
             .finish();
         tracing::subscriber::with_default(subscriber, || work(&mut report));
-        let text = String::from_utf8(lines.0.lock().clone()).unwrap();
+        let text = String::from_utf8(logged.0.lock().clone()).unwrap();
         text.lines().map(str::to_owned).collect()
     }
 
@@ -205,37 +205,37 @@ mod tests {
     }
 
     #[test]
-    fn watches_that_all_end_at_once_are_one_lasting_trouble() {
-        let lines = lines(|report| {
+    fn watches_that_all_end_at_once_are_one_lasting_problem() {
+        let logged = logged(|report| {
             for _ in 0..100 {
                 enter(report, State::Live);
                 enter(report, State::Stale);
             }
         });
-        assert_eq!(lines.len(), 1, "{lines:#?}");
-        assert!(lines[0].contains("WARN"), "{lines:#?}");
+        assert_eq!(logged.len(), 1, "{logged:#?}");
+        assert!(logged[0].contains("WARN"), "{logged:#?}");
     }
 
     #[test]
-    fn what_a_person_must_mend_is_one_line_when_it_begins_and_one_when_it_is_over() {
+    fn a_required_manual_action_is_logged_at_its_start_and_end() {
         for (state, line) in [
             (State::Forbidden, "cannot list or watch daemonsets.apps: forbidden; apply roles.yaml"),
             (State::NotServed, "cannot list or watch daemonsets.apps: not served; apply crds.yaml"),
         ] {
-            let lines = lines(|report| {
+            let logged = logged(|report| {
                 (0..100).for_each(|_| enter(report, state));
                 (0..3).for_each(|_| enter(report, State::Live));
                 a_while_passes(report);
             });
-            assert_eq!(lines.len(), 2, "{lines:#?}");
-            assert!(lines[0].contains("WARN") && lines[0].contains(line), "{lines:#?}");
-            assert!(lines[1].contains("INFO") && lines[1].contains("again"), "{lines:#?}");
+            assert_eq!(logged.len(), 2, "{logged:#?}");
+            assert!(logged[0].contains("WARN") && logged[0].contains(line), "{logged:#?}");
+            assert!(logged[1].contains("INFO") && logged[1].contains("again"), "{logged:#?}");
         }
     }
 
     #[test]
-    fn one_broken_connection_is_not_worth_a_line_and_a_lasting_trouble_is_one() {
-        let once = lines(|report| {
+    fn only_a_lasting_connection_problem_is_logged() {
+        let once = logged(|report| {
             for _ in 0..100 {
                 enter(report, State::Stale);
                 enter(report, State::Live);
@@ -243,7 +243,7 @@ mod tests {
             }
         });
         assert_eq!(once, Vec::<String>::new());
-        let lasting = lines(|report| {
+        let lasting = logged(|report| {
             (0..100).for_each(|_| enter(report, State::Stale));
             enter(report, State::Live);
             a_while_passes(report);

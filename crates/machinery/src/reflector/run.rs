@@ -126,7 +126,7 @@ impl<V: Resource> Reflector<V> {
         tokio::select! {
             biased;
             ended = self.follow(shutdown) => ended,
-            // All callers can be in a wait at the same time.
+            // If all callers wait, no call notices that the server is back.
             never = client.probe_while_down() => match never {},
         }
     }

@@ -77,7 +77,8 @@ impl fmt::Display for State {
 // === impl Health ===
 
 impl Health {
-    /// Returns the greatest age of the view: the time since the server last sent something. Short while live.
+    /// Returns the greatest age of the view: the time since the server last sent something. The result is small in
+    /// [`State::Live`].
     pub fn staleness(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.heard)
     }

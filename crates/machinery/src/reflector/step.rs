@@ -25,8 +25,8 @@ use crate::object::ResourceVersion;
 enum Phase {
     /// A streaming list: objects arrive as events until its final bookmark. `opened` as in `Watching`.
     Streaming { opened: bool, progress_by: Instant, end_by: Instant },
-    /// Pages are requested. The list has the version of its first page (`first`, as sent). `token` leads to the
-    /// current page. `whole`: all in one page, after a token expired.
+    /// Pages are requested. The list has the version of its first page (`first`, as sent). `token` leads to the current
+    /// page. `whole`: all items are requested in one page, after a token expired.
     Paging { first: Option<String>, token: Option<String>, whole: bool },
     /// The view is complete up to `held`, and the watch continues from there. `opened`: the server has accepted the
     /// watch. `progressed`: this watch has moved `held`.
@@ -69,8 +69,8 @@ pub(super) struct Machine {
     state: State,
     /// The end of the time for which the server is assumed to lack streaming lists.
     no_streaming_until: Option<Instant>,
-    /// The next list has no lower bound: the server refused it, or etcd is to answer and not a watch cache that lags.
-    /// The response is still refused if it is older than `held`.
+    /// True if the next list has no lower bound: the server refused the bound, or the response must come from etcd
+    /// instead of a lagging watch cache. The response is still refused if it is older than `held`.
     unbounded: bool,
     failures: Failures,
     /// Start of the silence of the watches while the server has newer versions.
@@ -139,7 +139,7 @@ impl Machine {
             Input::Failed(failure) => self.failed(&failure, now),
             Input::Returned => self.returned(now),
             Input::Refresh => self.refresh(now),
-            Input::Deadline => self.deadline_passed(now),
+            Input::Deadline => self.deadline_reached(now),
         }
     }
 
@@ -153,7 +153,7 @@ impl Machine {
         self.list(Reason::Refresh, now)
     }
 
-    // === What is in progress goes well ===
+    // === Successful operations ===
 
     fn page(&mut self, version: String, next: Option<String>, now: Instant) -> Vec<Action> {
         if matches!(self.phase, Phase::Asking) {
@@ -182,8 +182,8 @@ impl Machine {
         }
     }
 
-    /// Handles the server's newest version after a silent watch. Either the kind has not changed, or the watches
-    /// hide it.
+    /// Handles the server's newest version after a silent watch. Either the kind has not changed, or the watches hide
+    /// changes.
     fn asked(&mut self, newest: Option<&Position>, now: Instant) -> Vec<Action> {
         let is_newer = newest.is_some_and(|at| at.number().is_newer_than(self.held()));
         let since = *self.overtaken_since.get_or_insert(self.heard);
@@ -221,7 +221,7 @@ impl Machine {
             }
             Phase::Watching { .. } => {
                 (self.heard, self.overtaken_since) = (now, None);
-                // A version that is not a number is progress, too, but no position to continue from.
+                // A version that is not a number is progress, too, but cannot be a position to continue from.
                 let moved =
                     if version.is_known() { self.advance(Position::Number(version)) } else { true };
                 self.progress(moved);
@@ -231,8 +231,8 @@ impl Machine {
         Vec::new()
     }
 
-    /// Returns whether an event at this version is new. Watches send events in order: one that is not after `held`
-    /// is a repetition. Applying it would bring back an object deleted since. Deletions are applied anyway.
+    /// Returns whether an event at this version is new. Watches send events in order: an event that is not after `held`
+    /// is a repetition. Applying it would restore an object that was deleted since. Deletions are always applied.
     pub(super) fn is_news(&self, version: ResourceVersion) -> bool {
         !version.is_known() || !self.held().is_known() || version.is_newer_than(self.held())
     }
@@ -304,7 +304,7 @@ impl Machine {
             (None, _) => "the API server sent a list without a resourceVersion".to_owned(),
             (Some(at), Some(held)) if at.is_older_than(&held) => {
                 self.failures.regressed += u32::from(self.unbounded);
-                // A server that ignores the bound is asked without it.
+                // The server ignores the bound, so the next list has none.
                 self.unbounded = true;
                 if self.failures.regressed >= REWOUND {
                     regressed = Some(ResourceVersionRegressed {

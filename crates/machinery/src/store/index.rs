@@ -98,7 +98,7 @@ impl<V: Object> Index<V> {
         self.is_by_controller && *self.name == *by_controller::<Dynamic>()
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &InternedStr {
         &self.name
     }
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_emptied_gives_its_room_back() {
+    fn an_emptied_table_releases_its_memory() {
         let index = Index::new("name", |thing: &Thing, each| each(thing.key().name().clone()));
         let mut objects = Objects::new(Arc::new(Indexes::new(vec![index])));
         let room = |objects: &Objects<Thing>| {
@@ -356,7 +356,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn objects_are_a_map_and_each_is_posted_once(
+        fn objects_behave_like_a_map_without_duplicate_postings(
             steps in prop::collection::vec((0u8..40, 0u8..3), 0..200)
         ) {
             let (mut objects, mut model) = (objects(), std::collections::BTreeMap::new());

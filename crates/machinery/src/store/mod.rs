@@ -3,14 +3,13 @@
 //! Guarantees
 //! - One writer, by type ([`Writer`] is not `Clone`), receives the events of the API server in order. Any number of
 //!   readers ([`Store`]) read the store, and can add the responses to our own writes.
-//! - Readers never see part of a relist: a list becomes visible at one instant, indexes included. It is built
-//!   separately and swapped in, so a reader waits for a relist no longer than for the change of one object: some
-//!   microseconds, except when the table has to grow. A response that arrives meanwhile waits until the list is
-//!   reported.
+//! - Readers never see part of a relist: a list becomes visible at one instant, including indexes. The list is built
+//!   separately and swapped in. So a reader waits for a relist no longer than for the change of one object: some
+//!   microseconds, except when the table grows. A response that arrives meanwhile waits until the list is reported.
 //! - The view does not go back: an event or a response never replaces an object by an older one, and a list that is
 //!   older than the store is refused as a whole. Any other list wins, as in client-go.
-//! - Nothing is lost: every removed object is a [`Delta::Deleted`], even if only a list shows the deletion. A different
-//!   UID under an old name is a delete and an add.
+//! - Nothing is lost: every removed object is reported as a [`Delta::Deleted`], even if only a list shows the deletion.
+//!   A different UID under an old name is a delete and an add.
 //! - A relist of unchanged objects reports nothing and replaces nothing: every `Arc` stays.
 //! - The deltas are complete: applied in order to an empty map, they yield the content of the store at every moment. A
 //!   relist reports deletes first, except when a name has a new object (its delete comes right before the add).
@@ -26,12 +25,13 @@
 //! An event can be older than the stored object: another client writes 6, this process writes 7 and stores 7 at once.
 //! The event for 6 is then ignored: the report of 7 came after it, and includes it.
 //!
-//! A delete leaves a tombstone until the watch has passed it or three bookmarks have come: no late event restores the
-//! object. A created object that the watch does not show by the next bookmark is outside its scope and removed.
+//! A delete leaves a tombstone until the watch has passed it or three bookmarks have arrived. Until then, no late event
+//! restores the object. A created object that the watch does not show by the next bookmark is outside its scope and is
+//! removed.
 //!
 //! # Versions
-//! All this needs versions that can be ordered. Where they cannot be ([`ResourceVersion::UNKNOWN`]), watch events apply
-//! in the order they come, and our own writes wait for the watch.
+//! All this requires versions that can be ordered. With [`ResourceVersion::UNKNOWN`], watch events are applied in the
+//! order of their arrival, and own writes become visible only through the watch.
 //!
 //! [`ResourceVersion::UNKNOWN`]: crate::object::ResourceVersion::UNKNOWN
 

@@ -538,7 +538,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 proptest! {
     #[test]
-    fn the_store_becomes_what_the_server_has_and_no_change_is_hidden(steps in steps()) {
+    fn the_store_converges_to_the_server_and_hides_no_change(steps in steps()) {
         let mut world = World::new();
         let mut seen = HashMap::new();
         for step in &steps {

@@ -172,8 +172,8 @@ impl<V: Object> Store<V> {
         }
     }
 
-    /// Removes an object that the API server has deleted for good, at once. It does not return even if the watch still
-    /// shows earlier states of it.
+    /// Removes an object that the API server has deleted for good, at once. The object does not reappear even if the
+    /// watch still shows earlier states of it.
     pub fn apply_delete(&self, key: &ObjectKey, uid: Uid) {
         if let Some(part) = self.part(key) {
             part.enter(|change| change.removed(key, uid));

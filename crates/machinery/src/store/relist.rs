@@ -70,8 +70,8 @@ impl<V: Object> Relist<V> {
         staged.or(self.unchanged.get(key).copied()) == Some(uid) || self.keeps(key, uid)
     }
 
-    /// Merges one name of the list with the responses: drops a listed state that is past, and forgets the responses
-    /// that the list includes or overrides.
+    /// Merges one name of the list with the responses: drops a listed state that a response supersedes, and forgets the
+    /// responses that the list includes or overrides.
     fn confirm(
         &mut self,
         key: &ObjectKey,
@@ -140,7 +140,7 @@ impl<V: Object> Shared<V> {
     /// Replaces the content with a complete list of this version and reports the differences. A list older than the
     /// store changes nothing and returns false.
     ///
-    /// The state is locked all the time, so nothing else changes the objects, and readers wait only for the swap.
+    /// The state stays locked, so nothing else changes the objects. Readers wait only for the swap.
     pub(super) fn take_over(&self, mut relist: Relist<V>, version: ResourceVersion) -> bool {
         let mut state = self.state.lock();
         let state = &mut *state;

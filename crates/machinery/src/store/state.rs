@@ -13,13 +13,14 @@ use super::reader::Shared;
 use crate::object::{Object, ObjectKey, ResourceVersion, Uid};
 
 /// Number of keys with responses that the watch has not shown yet. At the limit, responses of other keys wait for the
-/// watch. Normally one is shown within milliseconds: the limit is for a watch that is down for long.
+/// watch. Normally, the watch shows a response within milliseconds; the limit matters only while the watch is down for
+/// long.
 const REMEMBERED: usize = 1 << 16;
 /// Number of tombstones of one name. An object whose tombstone is dropped can reappear until the watch shows its
 /// deletion.
 const TOMBSTONES: usize = 16;
-/// A tombstone is dropped after this many bookmarks, which come about once a minute: this watch does not show the
-/// object.
+/// Number of bookmarks after which a tombstone is dropped. Bookmarks arrive about once a minute; by then, the watch
+/// would have shown the object.
 pub(super) const BOOKMARKS: u8 = 3;
 
 /// State that distinguishes new events from repeated ones, and the handler. Locked for one change and its report at a
@@ -139,7 +140,7 @@ impl Unconfirmed {
         self.bookmarks = 0;
     }
 
-    /// Returns whether a state must not be stored: its object was deleted, or a newer object of the same name was.
+    /// Returns whether a state must not be stored, because its object or a newer object of the same name was deleted.
     pub(super) fn is_past(&self, uid: Uid, version: ResourceVersion) -> bool {
         self.tombstones.iter().any(|(gone, at)| *gone == uid || version.is_older_than(*at))
     }
@@ -332,7 +333,7 @@ impl<V: Object> Change<'_, V> {
         is_news: bool,
     ) {
         let Some(unconfirmed) = self.state.unconfirmed.get_mut(key) else { return };
-        // A repeated version can come from a server that has seen no deletion since.
+        // A repeated version can come from a server that has not seen the deletion yet.
         if is_news {
             unconfirmed.age();
         }

@@ -128,10 +128,10 @@ impl Bed {
     }
 
     /// Returns the deltas reported since the last call, sorted.
-    fn told(&mut self) -> Vec<String> {
-        let mut told = self.in_order();
-        told.sort();
-        told
+    fn reported(&mut self) -> Vec<String> {
+        let mut reported = self.in_order();
+        reported.sort();
+        reported
     }
 
     /// Returns the held objects, as `a1@5`.

@@ -76,8 +76,8 @@ impl<V: Object> Writer<V> {
         self.store.shared().enter(|change| change.update_undecodable(key, uid, version));
     }
 
-    /// Handles BOOKMARK: all changes up to `version` have come. Forgets responses that the watch should have shown by
-    /// now: their objects are outside its scope.
+    /// Handles BOOKMARK: all changes up to `version` have arrived. Forgets responses that the watch should have shown
+    /// by now: their objects are outside its scope.
     pub fn bookmark(&mut self, version: ResourceVersion) {
         let shared = self.store.shared();
         let Some(is_news) = shared.enter(|change| change.reported_until(version)) else { return };

@@ -1,4 +1,4 @@
-//! CustomResourceDefinitions: what their schemas drop, fill in and refuse.
+//! CustomResourceDefinitions: pruning, defaults and validation by their schemas.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ pub(super) struct Crd {
     pub(super) resource: String,
     /// `openAPIV3Schema`.
     pub(super) schema: Value,
-    /// Whether the status has a subresource of its own.
+    /// True if the status has its own subresource.
     pub(super) has_status: bool,
     pub(super) is_namespaced: bool,
     pub(super) kind: String,
@@ -42,7 +42,7 @@ const NOT_EVALUATED: [&str; 9] = [
 ];
 
 impl Crd {
-    /// Reads a CustomResourceDefinition. It serves one version: there is no conversion.
+    /// Reads a CustomResourceDefinition. It must serve one version only, because there is no conversion.
     pub(super) fn of(definition: &Value) -> Result<Crd, String> {
         let (kind, spec) = (&definition["kind"], &definition["spec"]);
         if kind != "CustomResourceDefinition" {
@@ -88,7 +88,7 @@ impl Crd {
         put_back(object, outer);
     }
 
-    /// Returns what the schema refuses.
+    /// Returns the violations of the schema.
     pub(super) fn refusals(&self, object: &Value) -> Vec<Cause> {
         let (mut schema, mut content, mut causes) =
             (self.schema.clone(), object.clone(), Vec::new());
@@ -104,8 +104,7 @@ impl Crd {
         causes
     }
 
-    /// Returns why a configuration cannot be applied: a value of a wrong type, or a field that the schema does not
-    /// declare.
+    /// Returns the reason why a configuration cannot be applied: a value of a wrong type, or an undeclared field.
     pub(super) fn mistyped(&self, config: &Value) -> Option<String> {
         let is_of_type = |cause: &Cause| {
             cause.reason == "FieldValueTypeInvalid" && !cause.message.ends_with(INT_OR_TEXT)
@@ -139,7 +138,7 @@ impl Crd {
     }
 }
 
-/// Takes out what a schema does not apply to.
+/// Removes and returns the fields that a schema does not apply to.
 fn take_outer(object: &mut Value) -> Vec<(&'static str, Value)> {
     let Some(fields) = object.as_object_mut() else { return Vec::new() };
     OUTER.into_iter().filter_map(|name| Some((name, fields.remove(name)?))).collect()
@@ -172,7 +171,7 @@ fn is_declared(schema: &Value, name: &str) -> bool {
         || *free == true
 }
 
-/// The schema of a field; null if there is none.
+/// Returns the schema of a field; null if there is none.
 fn below(schema: &Value, name: &str) -> Value {
     schema["properties"].get(name).unwrap_or(&schema["additionalProperties"]).clone()
 }
@@ -210,7 +209,7 @@ fn set_defaults(schema: &Value, value: &mut Value) {
     }
 }
 
-/// Adds the refusals of a value, by the keywords that structural schemas use most.
+/// Adds the violations of a value. Evaluates the keywords that structural schemas use most.
 fn check(schema: &Value, value: &Value, path: &str, causes: &mut Vec<Cause>) {
     let is_int_or_text = schema["x-kubernetes-int-or-string"] == true;
     let fits = match schema["type"].as_str() {
@@ -297,7 +296,7 @@ fn joined(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
-/// What the bounds of a schema apply to, and their keywords.
+/// Returns the size that the bounds of a schema apply to, and their keywords.
 fn size(value: &Value) -> ([&'static str; 2], f64) {
     let of = |len: usize| u32::try_from(len).map_or(f64::INFINITY, f64::from);
     match value {
@@ -308,7 +307,7 @@ fn size(value: &Value) -> ([&'static str; 2], f64) {
     }
 }
 
-/// The name of a JSON type.
+/// Returns the name of a JSON type.
 fn name_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -320,7 +319,7 @@ fn name_of(value: &Value) -> &'static str {
     }
 }
 
-/// The metav1.Status details of refusals.
+/// Returns the metav1.Status details of violations.
 pub(super) fn details(causes: &[Cause]) -> Value {
     let cause = |cause: &Cause| json!({ "reason": cause.reason, "message": cause.message, "field": cause.field });
     json!({ "causes": causes.iter().map(cause).collect::<Vec<_>>() })

@@ -1,4 +1,4 @@
-//! How objects end: finalizers, the grace period of pods, the contents of namespaces, and the children of owners.
+//! Deletion of objects: finalizers, the grace period of pods, the contents of namespaces, and garbage collection.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,11 +13,10 @@ use super::server::State;
 const PODS: &str = "/api/v1/pods";
 const NAMESPACES: &str = "/api/v1/namespaces";
 
-/// Grace period of a pod that names none, in seconds.
+/// Default grace period of a pod, in seconds.
 const GRACE_PERIOD: i64 = 30;
 
-/// Resources whose delete is answered with the deleted object as it was (`ReturnDeletedObject`)
-/// and not with a Status.
+/// Resources whose delete returns the deleted object (`ReturnDeletedObject`) instead of a Status.
 const RETURNED: [&str; 2] = ["/api/v1/services", PODS];
 
 pub(super) fn finalizers(object: &Value) -> &[Value] {
@@ -37,7 +36,7 @@ fn owners(object: &Value) -> impl Iterator<Item = &Value> {
     object["metadata"]["ownerReferences"].as_array().into_iter().flatten()
 }
 
-/// Returns whether nothing keeps an object that is being deleted.
+/// Returns whether an object is being deleted and nothing delays this any more.
 pub(super) fn is_over(id: &Id, object: &Value) -> bool {
     is_deleting(object)
         && finalizers(object).is_empty()
@@ -45,13 +44,13 @@ pub(super) fn is_over(id: &Id, object: &Value) -> bool {
         && !has_contents(id, object)
 }
 
-/// Returns whether it is a namespace whose objects are still to be deleted.
+/// Returns whether it is a namespace whose objects must still be deleted.
 fn has_contents(id: &Id, object: &Value) -> bool {
     id.resource == NAMESPACES
         && object["spec"]["finalizers"].as_array().is_some_and(|left| !left.is_empty())
 }
 
-/// Completes a namespace as its strategy does.
+/// Sets the fields that the API server sets in a new namespace.
 pub(super) fn begin(id: &Id, object: &mut Value) {
     if id.resource == NAMESPACES {
         object["metadata"]["labels"]["kubernetes.io/metadata.name"] = json!(id.name);
@@ -60,7 +59,7 @@ pub(super) fn begin(id: &Id, object: &mut Value) {
     }
 }
 
-/// Refuses an object for a namespace that is being deleted. A namespace that nobody created takes everything.
+/// Refuses a new object in a namespace that is being deleted. A namespace that was never created accepts all objects.
 pub(super) fn admit_into_namespace(state: &State, id: &Id) -> Result<(), Refusal> {
     let namespace = state.history.now(&Id::new(NAMESPACES, "", &id.namespace));
     if id.namespace.is_empty() || !namespace.is_some_and(|namespace| is_deleting(&namespace)) {
@@ -79,22 +78,22 @@ pub(super) fn admit_into_namespace(state: &State, id: &Id) -> Result<(), Refusal
     Err(refused(&status).into())
 }
 
-/// What becomes of the objects that a deleted one owns.
+/// Propagation policy of a deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Propagation {
-    /// The collector of garbage deletes them later.
+    /// The garbage collector deletes the owned objects later.
     Background,
-    /// They are deleted before it.
+    /// The owned objects are deleted before the owner.
     Foreground,
-    /// They stay, without an owner.
+    /// The owned objects stay, without an owner.
     Orphan,
 }
 
-/// The finalizers by which the collector of garbage keeps an owner that is being deleted.
+/// Finalizers of the garbage collector on an owner that is being deleted.
 const FOREGROUND: &str = "foregroundDeletion";
 const ORPHAN: &str = "orphan";
 
-/// Deletes the object, or marks it as being deleted if something keeps it. Returns the body of the answer.
+/// Deletes the object, or marks it as being deleted if something delays this. Returns the body of the response.
 pub(super) fn delete(
     state: &mut State,
     id: &Id,
@@ -120,7 +119,7 @@ pub(super) fn delete(
     }))
 }
 
-/// Returns what the finalizers of an object ask for.
+/// Returns the propagation policy that the finalizers of an object request.
 pub(super) fn propagation_of(object: &Value) -> Propagation {
     match finalizers(object) {
         all if all.contains(&json!(ORPHAN)) => Propagation::Orphan,
@@ -129,7 +128,7 @@ pub(super) fn propagation_of(object: &Value) -> Propagation {
     }
 }
 
-/// Returns the object with the finalizer that a deletion of this kind needs, and without those of others
+/// Returns the object with the finalizer of this propagation policy, and without those of the others
 /// (deletionFinalizersForGarbageCollection in k8s.io/apiserver).
 fn with_finalizer_of(propagation: Propagation, old: &Arc<Value>) -> Arc<Value> {
     let others = finalizers(old).iter().filter(|it| **it != FOREGROUND && **it != ORPHAN);
@@ -147,8 +146,8 @@ fn with_finalizer_of(propagation: Propagation, old: &Arc<Value>) -> Arc<Value> {
     Arc::new(new)
 }
 
-/// Removes the object, or marks it as being deleted if finalizers, a grace period or the contents of a namespace keep
-/// it. Returns its last state.
+/// Removes the object, or marks it as being deleted if finalizers, a grace period or the contents of a namespace delay
+/// this. Returns its last state.
 pub(super) fn mark_or_remove(
     state: &mut State,
     id: &Id,
@@ -180,7 +179,7 @@ pub(super) fn mark_or_remove(
     state.history.put(id, new)
 }
 
-/// The grace period of a deletion, in seconds: only a pod on a node has one, until it ended.
+/// Returns the grace period of a deletion in seconds. Only a pod on a node has one, until it terminates.
 fn grace_of(id: &Id, object: &Value, asked: Option<i64>) -> i64 {
     let is_on_a_node = object["spec"]["nodeName"].as_str().is_some_and(|node| !node.is_empty());
     let phase = object["status"]["phase"].as_str();
@@ -192,7 +191,7 @@ fn grace_of(id: &Id, object: &Value, asked: Option<i64>) -> i64 {
 }
 
 impl State {
-    /// Does what the collector of garbage does.
+    /// Runs the garbage collector once.
     pub(super) fn collect(&mut self) {
         loop {
             let before = self.history.version;
@@ -204,7 +203,7 @@ impl State {
         }
     }
 
-    /// Ends the deletions in the foreground whose children are gone, and those that leave their children.
+    /// Completes foreground deletions whose owned objects are deleted, and deletions that orphan their objects.
     fn release_owners(&mut self) {
         let waits = |owner: &Value| {
             is_deleting(owner)
@@ -215,7 +214,7 @@ impl State {
             let is_orphaned = finalizers(&owner).contains(&json!(ORPHAN));
             let mut is_held = false;
             for (id, child) in self.all_that(|child| owners(child).any(|it| it["uid"] == *uid)) {
-                // Another owner that stays keeps it.
+                // Another owner that still exists keeps the object.
                 let is_kept = owners(&child).any(|it| it["uid"] != *uid && self.lives(&it["uid"]));
                 if is_orphaned || is_kept {
                     let mut child = (*child).clone();
@@ -248,7 +247,7 @@ impl State {
         }
     }
 
-    /// Returns whether an object exists and does not wait for its children.
+    /// Returns whether an object exists and does not wait for the deletion of its owned objects.
     fn lives(&self, uid: &Value) -> bool {
         let mut all = self.history.all();
         all.any(|(_, it)| {
@@ -262,7 +261,7 @@ impl State {
         all.map(|(id, object)| (id.clone(), object.clone())).collect()
     }
 
-    /// Deletes all objects that have owners of which none exists, and what these own.
+    /// Deletes all objects whose owners no longer exist, and the objects that these own.
     fn delete_orphans(&mut self) {
         loop {
             let all: Vec<_> = self.history.all().collect();

@@ -1,11 +1,11 @@
-//! The faults that the server can show, and when they strike.
+//! The faults that the server can inject, and the requests that they strike.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
 use std::time::Duration;
 
-/// One fault. Scripted faults strike the next request that they fit, planned ones the request of a given number, and
-/// random ones are drawn per request and per frame.
+/// A fault. A scripted fault strikes the next request that it fits, a planned fault the request with a given number.
+/// Random faults strike requests and frames at a given rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
@@ -35,11 +35,11 @@ pub enum Fault {
     TooLarge,
     /// The connection fails before a response.
     Refused,
-    /// The body breaks off within a frame or item.
+    /// The body ends within a frame or item.
     Cut,
     /// The watch ends at once, cleanly.
     Close,
-    /// From here on nothing is sent, but the connection stays open.
+    /// Nothing more is sent, but the connection stays open.
     Silent,
     /// The watch first repeats events from before its version.
     Replay,
@@ -49,22 +49,22 @@ pub enum Fault {
     NoEndBookmark,
     /// The server does not support streaming lists.
     NoStreaming,
-    /// The response is older than the newest state, whatever version was requested.
+    /// The response shows an older state, whatever version was requested.
     Stale,
-    /// The response comes late.
+    /// The response is late.
     Delay(Duration),
-    /// The request is carried out, but the connection fails before the response.
+    /// The request is executed, but the connection fails before the response.
     LostResponse,
-    /// The request is not carried out, and there is no response until the client gives up.
+    /// The request is not executed, and there is no response until the client gives up.
     Hang,
-    /// The request is carried out, and there is no response until the client gives up.
+    /// The request is executed, but there is no response until the client gives up.
     Unanswered,
 }
 
 impl Fault {
     /// The number of kinds.
     pub const KINDS: usize = 25;
-    /// Faults that may strike a list or a watch before it is answered.
+    /// Faults that can strike a list or a watch before the response.
     pub(super) const BEFORE: [Fault; 14] = [
         Fault::Gone,
         Fault::TooMany(7),
@@ -81,7 +81,7 @@ impl Fault {
         Fault::Unanswered,
         Fault::Stale,
     ];
-    /// Faults that may strike a request for one object.
+    /// Faults that can strike a request for one object.
     pub(super) const OF_OBJECT: [Fault; 10] = [
         Fault::TooMany(7),
         Fault::Unauthorized,
@@ -94,12 +94,12 @@ impl Fault {
         Fault::Hang,
         Fault::Unanswered,
     ];
-    /// Faults that may strike a list.
+    /// Faults that can strike a list.
     pub(super) const LIST: [Fault; 2] = [Fault::GoneOnContinue, Fault::Cut];
-    /// Faults that may strike a watch when it begins.
+    /// Faults that can strike a watch when it begins.
     pub(super) const WATCH: [Fault; 4] =
         [Fault::Replay, Fault::NoEndBookmark, Fault::NoStreaming, Fault::Close];
-    /// Faults that may strike a watch before any of its frames.
+    /// Faults that can strike a watch before any of its frames.
     pub(super) const FRAME: [Fault; 7] = [
         Fault::GoneInStream,
         Fault::TooManyInStream,
@@ -111,17 +111,17 @@ impl Fault {
     ];
 }
 
-/// A request, or an event of a watch, by its number.
+/// A request or an event of a watch, identified by its number.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Moment {
-    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`; `event` for one in a watch.
+    /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`; `event` for an event in a watch.
     pub(super) verb: &'static str,
     pub(super) resource: String,
     /// Counted from 1, for each verb and resource.
     pub(super) number: u64,
 }
 
-/// A fault that struck, or is to strike.
+/// A fault that struck, or is planned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Strike {
     pub(super) at: Moment,
@@ -135,10 +135,10 @@ impl fmt::Display for Strike {
     }
 }
 
-/// The faults to come, and those that struck.
+/// The future faults, and those that struck.
 #[derive(Debug, Default)]
 pub(super) struct Faults {
-    /// In order.
+    /// The scripted faults, in order.
     pub(super) script: VecDeque<Fault>,
     pub(super) planned: Vec<Strike>,
     /// The probability of a random fault per request, and per frame.
@@ -155,14 +155,14 @@ impl Faults {
         Moment { verb, resource: resource.to_owned(), number: *count }
     }
 
-    /// The moment of the `number`-th request from now on.
+    /// Returns the moment of the `number`-th request from now on.
     pub(super) fn later(&self, verb: &'static str, resource: &str, number: u64) -> Moment {
         let count = self.counts.get(&(verb, resource.to_owned())).unwrap_or(&0);
         Moment { verb, resource: resource.to_owned(), number: count + number }
     }
 
-    /// The fault out of `which` that strikes now: the planned one, or the next scripted one if it fits, otherwise a
-    /// random one at this rate.
+    /// Returns the fault out of `which` that strikes now: the planned one, or the next scripted one if it fits,
+    /// otherwise a random one at this rate.
     pub(super) fn strike(
         &mut self,
         which: &[Fault],
@@ -183,13 +183,13 @@ impl Faults {
         Some(fault)
     }
 
-    /// The number of events, by resource.
+    /// Returns the number of events by resource.
     pub(super) fn events(&self) -> BTreeMap<String, u64> {
         let events = self.counts.iter().filter(|((verb, _), _)| *verb == "event");
         events.map(|((_, resource), count)| (resource.clone(), *count)).collect()
     }
 
-    /// The number of strikes by the name of the fault.
+    /// Returns the number of strikes by the name of the fault.
     pub(super) fn by_name(&self) -> BTreeMap<String, u64> {
         let mut counts = BTreeMap::new();
         for Strike { fault, .. } in &self.struck {
@@ -212,7 +212,7 @@ impl Fault {
         }
     }
 
-    /// Returns whether it is one of these, perhaps with another number.
+    /// Returns whether it is one of these, ignoring its number.
     fn is_in(&self, which: &[Fault]) -> bool {
         which.iter().any(|other| std::mem::discriminant(self) == std::mem::discriminant(other))
     }

@@ -1,5 +1,4 @@
-//! Sets of fields, and what a server-side apply does with them: the operations of
-//! sigs.k8s.io/structured-merge-diff.
+//! Sets of fields and their operations in a server-side apply, as in sigs.k8s.io/structured-merge-diff.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,14 +12,14 @@ pub(super) type Path = Vec<String>;
 /// A set of fields.
 pub(super) type Fields = BTreeSet<Path>;
 
-/// What a write changes.
+/// The changes by a write.
 #[derive(Default)]
 pub(super) struct Changes {
     pub(super) set: Fields,
     pub(super) removed: Fields,
 }
 
-/// The message about a list item that lacks all keys of its list.
+/// An error message about a list item that lacks all keys of its list.
 pub(super) struct NoKey(pub(super) String);
 
 /// The parts of a map or list: by step, the type and the values. Only a list with duplicates has more than one.
@@ -64,7 +63,7 @@ pub(super) fn encode(set: &Fields) -> Value {
     fields
 }
 
-/// Writes a path as in messages: `.spec.containers[name="a"].image`.
+/// Formats a path for messages: `.spec.containers[name="a"].image`.
 pub(super) fn shown(path: &[String]) -> String {
     let step = |step: &String| match step.split_once(':') {
         Some(("f", name)) => format!(".{name}"),
@@ -81,7 +80,7 @@ pub(super) fn shown(path: &[String]) -> String {
 
 // === Sets of an object ===
 
-/// The fields that a configuration sets.
+/// Returns the fields that a configuration sets.
 pub(super) fn of(kind: Type<'_>, config: &Value) -> Result<Fields, NoKey> {
     fn walk(at: Type<'_>, value: &Value, path: &mut Path, set: &mut Fields) -> Result<(), NoKey> {
         let Some(parts) = parts(at, value, path.is_empty())? else {
@@ -107,7 +106,7 @@ pub(super) fn of(kind: Type<'_>, config: &Value) -> Result<Fields, NoKey> {
     Ok(set)
 }
 
-/// The difference between two states of an object.
+/// Returns the difference between two states of an object.
 pub(super) fn changes(kind: Type<'_>, old: &Value, new: &Value) -> Result<Changes, NoKey> {
     let mut changes = Changes::default();
     compare(kind, Some(old), Some(new), &mut Path::new(), &mut changes)?;
@@ -130,7 +129,7 @@ fn compare<'a>(
     match (old, new) {
         (None, _) => drop(changes.set.insert(path.clone())),
         (_, None) => drop(changes.removed.insert(path.clone())),
-        // The parts tell.
+        // Their parts are compared below.
         (Some(Value::Object(_)), Some(Value::Object(_)))
         | (Some(Value::Array(_)), Some(Value::Array(_)))
             if !(olds.is_empty() && news.is_empty()) => {}
@@ -151,7 +150,7 @@ fn compare<'a>(
     Ok(())
 }
 
-/// Compares what two states have at one step. Several items with the same keys are one field.
+/// Compares the items of two states at one step. Several items with the same keys are one field.
 fn compare_items<'a>(
     at: Type<'a>,
     old: &[&'a Value],
@@ -180,7 +179,7 @@ fn compare_items<'a>(
     Ok(())
 }
 
-/// Adds the declared fields on the way to each field of the set.
+/// Adds the declared fields that enclose a field of the set.
 pub(super) fn with_enclosing(kind: Type<'_>, set: &Fields) -> Fields {
     let mut all = set.clone();
     for path in set {
@@ -234,8 +233,8 @@ pub(super) fn merge(kind: Type<'_>, live: &Value, config: &Value) -> Result<Valu
     walk(kind, live, config, true)
 }
 
-/// The indexes of live and applied items in the order of the merged list: that of the configuration. Items that are
-/// only live keep their place before the next item that is both (`visitListItems` in typed/merge.go).
+/// Returns the indexes of live and applied items in the order of the merged list, which follows the configuration.
+/// Items that are only live keep their place before the next item that is both (`visitListItems` in typed/merge.go).
 fn in_order(live: &[String], config: &[String]) -> Vec<(Option<usize>, Option<usize>)> {
     let place = |step: &String| live.iter().position(|it| it == step);
     let (mut all, mut from) = (Vec::new(), 0);
@@ -260,7 +259,7 @@ fn in_order(live: &[String], config: &[String]) -> Vec<(Option<usize>, Option<us
 /// Returns the object without these fields.
 pub(super) fn without(kind: Type<'_>, object: &Value, gone: &Fields) -> Result<Value, NoKey> {
     fn walk(at: Type<'_>, value: &Value, path: &mut Path, gone: &Fields) -> Result<Value, NoKey> {
-        // Null in place of a map or list that becomes empty, as in typed/remove.go.
+        // A map or list that becomes empty is replaced by null, as in typed/remove.go.
         let some = |is_empty: bool, value: Value| if is_empty { Value::Null } else { value };
         match value {
             Value::Object(map) if !at.is_atomic_map() => {
@@ -307,7 +306,7 @@ fn has_below(set: &Fields, path: &Path) -> bool {
     set.range(path.clone()..).next().is_some_and(|first| first.starts_with(path))
 }
 
-/// The parts of a map or list; `None` for everything that has one owner.
+/// Returns the parts of a map or list; `None` for a value that has one owner.
 fn parts<'a>(at: Type<'a>, value: &'a Value, is_root: bool) -> Result<Option<Parts<'a>>, NoKey> {
     match value {
         Value::Object(map) if !at.is_atomic_map() => {
@@ -328,7 +327,7 @@ fn parts<'a>(at: Type<'a>, value: &'a Value, is_root: bool) -> Result<Option<Par
     }
 }
 
-/// The steps to the items of a list; `None` if the list is atomic.
+/// Returns the steps to the items of a list; `None` if the list is atomic.
 fn steps(at: Type<'_>, items: &[Value]) -> Result<Option<Vec<String>>, NoKey> {
     let keys = match at.items() {
         Items::Atomic => return Ok(None),

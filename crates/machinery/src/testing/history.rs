@@ -1,4 +1,4 @@
-//! Every version of every object: what etcd keeps.
+//! Every version of every object, as etcd stores them.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashSet};
@@ -18,7 +18,7 @@ pub struct Id {
 }
 
 impl Id {
-    /// The name of an object; `namespace` is empty for a cluster-scoped one.
+    /// Creates the name of an object; `namespace` is empty for a cluster-scoped object.
     pub fn new(
         resource: impl Into<String>,
         namespace: impl Into<String>,
@@ -29,7 +29,7 @@ impl Id {
 }
 
 impl Id {
-    /// The group and version in the form of `apiVersion`.
+    /// Returns the group and version in the form of `apiVersion`.
     pub(super) fn api_version(&self) -> &str {
         let version = self.resource.rsplit_once('/').map_or("", |(version, _)| version);
         version.trim_start_matches("/apis/").trim_start_matches("/api/")
@@ -37,7 +37,7 @@ impl Id {
 }
 
 impl Ord for Id {
-    /// Ordered like the keys in etcd, which is the order of lists: `a-b/x` comes before `a/x`.
+    /// Compares as etcd orders keys, which is the order of lists: `a-b/x` before `a/x`.
     fn cmp(&self, other: &Id) -> Ordering {
         let namespaces = || match self.namespace == other.namespace {
             true => Ordering::Equal,
@@ -80,17 +80,17 @@ pub(super) struct History {
     pub(super) compacted: u64,
     /// The states of each object, oldest first; `None` is a deletion.
     chains: BTreeMap<Id, Vec<State>>,
-    /// Which object changed at which version, in order.
+    /// The versions and the objects that they changed, in order.
     log: Vec<(u64, Id)>,
     uids: u64,
-    /// Resources whose status has no subresource: a change of it is one of the object.
+    /// Resources without a status subresource, whose generation also counts changes of the status.
     pub(super) without_status: HashSet<String>,
-    /// Whether an object may have no owner any more since this was last reset.
+    /// True if an object may have lost its owner since this was last reset.
     pub(super) has_lost: bool,
 }
 
 impl History {
-    /// Takes a version for something else that happened on the server.
+    /// Uses up a version for another change on the server.
     pub(super) fn bump(&mut self) -> u64 {
         self.version += 1;
         self.version
@@ -128,7 +128,7 @@ impl History {
             meta["generation"] = json!(generation);
         }
         meta["resourceVersion"] = json!(version.to_string());
-        // Its owner can be gone already, and an owner that is being deleted can wait for the collector.
+        // Its owner may already be deleted, and an owner that is being deleted can wait for the garbage collector.
         let before = old.as_ref().map(|old| &old["metadata"]["ownerReferences"]);
         let has_owners = meta["ownerReferences"].is_array();
         let is_kept = meta["deletionTimestamp"].is_string() && meta["finalizers"].is_array();
@@ -145,8 +145,8 @@ impl History {
         json!(format!("00000000-0000-4000-8000-{:012x}", self.uids))
     }
 
-    /// The generation of `new` in place of `old`: it counts changes of everything but metadata and status, and of a
-    /// Deployment's annotations. Marking an object as deleted counts too, but is counted where that is done.
+    /// Returns the generation of `new`, which replaces `old`. It counts all changes except those of metadata and
+    /// status, and changes of a Deployment's annotations. The start of a deletion is counted elsewhere.
     pub(super) fn generation(&self, id: &Id, old: &Value, new: &Value) -> i64 {
         let of = |object: &Value| object["metadata"]["generation"].as_i64();
         let counts_status = self.without_status.contains(&id.resource);
@@ -179,19 +179,19 @@ impl History {
         Some(buried(&old, version))
     }
 
-    /// The number of objects that have had this name.
+    /// Returns the number of objects that have had this name.
     pub(super) fn incarnations(&self, id: &Id) -> usize {
         let chain = self.chains.get(id).map_or(&[][..], Vec::as_slice);
         let is_there = |at: usize| chain[at].1.is_some();
         (0..chain.len()).filter(|at| is_there(*at) && (*at == 0 || !is_there(at - 1))).count()
     }
 
-    /// All objects as they are now.
+    /// Returns all objects in their current state.
     pub(super) fn all(&self) -> impl Iterator<Item = (&Id, &Arc<Value>)> {
         self.chains.iter().filter_map(|(id, chain)| Some((id, chain.last()?.1.as_ref()?)))
     }
 
-    /// The objects as they were at `version`, by key.
+    /// Returns the objects at `version`, by key.
     pub(super) fn at<'a>(
         &'a self,
         resource: &'a str,
@@ -208,7 +208,7 @@ impl History {
         })
     }
 
-    /// Returns what changed after `after`, up to `until`.
+    /// Returns the changes after `after`, up to `until`.
     pub(super) fn changes(
         &self,
         resource: &str,
@@ -257,7 +257,7 @@ fn has_generation(resource: &str) -> bool {
         || !WITHOUT_GENERATION.iter().any(|group| resource.starts_with(group))
 }
 
-/// The last state of an object as its DELETED event shows it.
+/// Returns the last state of an object, as its DELETED event shows it.
 pub(super) fn buried(object: &Value, version: u64) -> Arc<Value> {
     let mut object = object.clone();
     object["metadata"]["resourceVersion"] = json!(version.to_string());

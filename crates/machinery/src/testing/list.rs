@@ -1,4 +1,4 @@
-//! Lists: their pages, and the version that these show.
+//! Lists: their pages and versions.
 
 use std::io;
 use std::sync::Arc;
@@ -19,9 +19,9 @@ use super::server::{Answer, Server, State};
 /// The beginning of a page.
 struct Start {
     version: u64,
-    /// The position after which it begins; the first object if `None`.
+    /// The position after which it begins; `None` for the first object.
     after: Option<String>,
-    /// True if the whole rest is returned, whatever limit was requested.
+    /// True if all remaining objects are returned, whatever limit was requested.
     whole: bool,
 }
 
@@ -38,7 +38,7 @@ pub(super) fn list(server: &Server, ask: &Ask, stale: bool) -> Response<Answer> 
         Ok(start) => start,
         Err(refusal) => return *refusal,
     };
-    // As for an API server, 0 is no limit.
+    // As on an API server, 0 means no limit.
     let limit = ask.get("limit").and_then(|limit| limit.parse().ok());
     let limit = limit.filter(|limit| *limit > 0 && !start.whole);
     let limit = limit.map_or(usize::MAX, |limit: usize| limit.min(state.page));
@@ -48,7 +48,7 @@ pub(super) fn list(server: &Server, ask: &Ask, stale: bool) -> Response<Answer> 
     let page: Vec<(&Id, Arc<Value>)> =
         rest.by_ref().filter(|(_, object)| selection.matches(object)).take(limit).collect();
     let mut meta = json!({ "resourceVersion": start.version.to_string() });
-    // Whether one of the rest is selected is not known, except for one object by its name.
+    // It is unknown whether the selector matches any remaining object, except in a list of one object by its name.
     let remaining = rest.count() * usize::from(!is_one);
     if let (true, Some((last, _))) = (remaining > 0, page.last()) {
         meta["continue"] = json!(token(start.version, &place(ask, last)));
@@ -76,7 +76,7 @@ fn send(state: &mut State, mut bytes: Vec<u8>, cut: bool) -> Response<Answer> {
     )
 }
 
-/// An object's key within what is listed.
+/// Returns an object's position in the list.
 fn place(ask: &Ask, id: &Id) -> String {
     match ask.namespace {
         Some(_) => id.name.clone(),
@@ -84,12 +84,12 @@ fn place(ask: &Ask, id: &Id) -> String {
     }
 }
 
-/// A continue token. Version 0 continues with whatever exists by then.
+/// Returns a continue token. Version 0 continues with the state at that time.
 fn token(version: u64, after: &str) -> String {
     format!("{version}|{after}")
 }
 
-/// The refusal of a list's parameters, if they are invalid whatever the state.
+/// Returns the refusal of a list whose parameters are invalid in any state.
 fn refusal(ask: &Ask) -> Option<Response<Answer>> {
     let (version, how) = (ask.get("resourceVersion"), ask.get("resourceVersionMatch"));
     let invalid = match how {
@@ -108,7 +108,7 @@ fn refusal(ask: &Ask) -> Option<Response<Answer>> {
     })
 }
 
-/// Tears bytes into pieces, as a network does.
+/// Splits bytes at random positions, as a network does.
 pub(super) fn torn(rng: &mut fastrand::Rng, bytes: &Bytes) -> Vec<Bytes> {
     let mut pieces = Vec::new();
     let mut at = 0;
@@ -122,7 +122,7 @@ pub(super) fn torn(rng: &mut fastrand::Rng, bytes: &Bytes) -> Vec<Bytes> {
 }
 
 impl State {
-    /// `is_one`: one object is listed by its name, for which a limit has no meaning.
+    /// Returns the beginning of a page. `is_one`: one object is listed by its name, so a limit has no meaning.
     fn start(
         &mut self,
         ask: &Ask,
@@ -171,8 +171,8 @@ impl State {
         Ok(Start { version, after: Some(after.to_owned()), whole: false })
     }
 
-    /// The version that a list or streaming list is answered with. A stale server answers with what
-    /// it has, or reports that it lags.
+    /// Returns the version that a list or streaming list shows. A stale server returns an older version, or reports
+    /// that it lags.
     pub(super) fn visible(&mut self, ask: &Ask, stale: bool) -> Result<u64, Fault> {
         let now = self.history.version;
         if ask.version().is_some_and(|version| version > now) {
@@ -183,7 +183,7 @@ impl State {
         }
         let version = self.rng.u64(self.history.compacted.max(100)..=now);
         let bound = ask.version().unwrap_or(0);
-        // Half of the lagging servers are honest about it.
+        // A lagging server reports this in half of the cases.
         if bound > version && self.rng.bool() { Err(Fault::TooLarge) } else { Ok(version) }
     }
 }

@@ -1,4 +1,4 @@
-//! Who set which field: `metadata.managedFields`, and the conflicts of a server-side apply.
+//! Owners of fields (`metadata.managedFields`), and the conflicts of a server-side apply.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::fields::{self, Changes, Fields, NoKey};
 use super::request::{Refusal, json_answer, status, status_answer};
 use super::schema::Type;
 
-/// Who writes, and where.
+/// A field manager, with the operation and the subresource of its writes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Writer {
     /// Sorts first, as in `managedFields`: Apply before Update.
@@ -19,7 +19,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// The user whose part a test plays.
+    /// Returns the field manager of users' changes in a test.
     pub(super) fn somebody() -> Writer {
         let (name, subresource) = ("somebody".to_owned(), String::new());
         Writer { operation: "Update", name, subresource }
@@ -37,17 +37,17 @@ struct Owned {
 /// The managers of an object's fields.
 type Managers = BTreeMap<Writer, Owned>;
 
-/// One write, as far as the owners of fields depend on it.
+/// The properties of a write that determine the owners of fields.
 pub(super) struct Write<'a> {
     pub(super) kind: Type<'a>,
     pub(super) api_version: &'a str,
     pub(super) manager: Writer,
-    /// Whether the status has a subresource of its own.
+    /// True if the status has its own subresource.
     pub(super) has_status: bool,
     pub(super) now: &'a str,
 }
 
-/// Fields that nobody owns (stripmeta.go).
+/// Fields without owners (stripmeta.go).
 const UNOWNED: [&str; 9] = [
     "name",
     "namespace",
@@ -60,11 +60,11 @@ const UNOWNED: [&str; 9] = [
     "resourceVersion",
 ];
 
-/// The manager of what an object contains that has no managers when it is first applied.
+/// The manager of the existing fields, if an object has no managers at its first apply.
 const BEFORE: &str = "before-first-apply";
 
 impl Write<'_> {
-    /// Records the owners after a create, an update or a patch: `new` replaces `live`.
+    /// Records the owners after a create, an update or a patch, by which `new` replaces `live`.
     pub(super) fn update(&self, live: Option<&Value>, new: &mut Value) {
         let sent = &new["metadata"]["managedFields"];
         let is_typed = matches!(self.kind, Type::BuiltIn { .. });
@@ -74,7 +74,7 @@ impl Write<'_> {
             managers =
                 live.map(|live| decode(&live["metadata"]["managedFields"])).unwrap_or_default();
         }
-        // Without managers, they are not recorded before the next apply.
+        // If an object has no managers, none are recorded before the next apply.
         if live.is_some() && managers.is_empty() {
             set(new, Value::Null);
             return;
@@ -92,7 +92,7 @@ impl Write<'_> {
         }
     }
 
-    /// Gives the changed fields to the manager of this update.
+    /// Makes the manager of this update the owner of the changed fields.
     fn take(&self, managers: &mut Managers, changes: &Changes) {
         let (changed, removed) = (self.counted(&changes.set), self.counted(&changes.removed));
         for owned in managers.values_mut() {
@@ -107,7 +107,7 @@ impl Write<'_> {
         managers.retain(|_, owned| !owned.fields.is_empty());
     }
 
-    /// Returns the live object with `config` applied to it, or the refusal of the conflicts.
+    /// Returns the live object with `config` applied to it, or a refusal because of conflicts.
     pub(super) fn apply(
         &self,
         live: &Value,
@@ -159,7 +159,7 @@ impl Write<'_> {
         Ok(new)
     }
 
-    /// Removes the fields that this manager applied last and nobody owns any more (`prune` in merge/update.go).
+    /// Removes the fields that this manager applied last and that no longer have an owner (`prune` in merge/update.go).
     fn prune(&self, merged: Value, managers: &Managers, last: &Fields) -> Result<Value, NoKey> {
         if last.is_empty() {
             return Ok(merged);
@@ -176,7 +176,7 @@ impl Write<'_> {
         fields::without(self.kind, &merged, &(&(&all - &kept) & &last))
     }
 
-    /// The fields of the set that a request to this subresource can change.
+    /// Returns the fields of the set that a request to this subresource can change.
     fn counted(&self, set: &Fields) -> Fields {
         let is_counted = |path: &&fields::Path| match path.first().map(String::as_str) {
             Some("f:status") => !self.has_status || !self.manager.subresource.is_empty(),
@@ -202,7 +202,7 @@ impl Write<'_> {
         entries.into_iter().map(entry).collect()
     }
 
-    /// The refusal of an apply that would change fields of others (`NewConflictError`).
+    /// Returns the refusal of an apply that would change fields of other managers (`NewConflictError`).
     fn conflict(&self, conflicts: &[(Writer, fields::Path)]) -> Refusal {
         let with = |manager: &Writer| {
             let name = match manager.subresource.as_str() {
@@ -228,7 +228,7 @@ impl Write<'_> {
     }
 }
 
-/// The refusal of an object whose lists cannot be merged.
+/// Returns the refusal of an object whose lists cannot be merged.
 fn unmergeable(NoKey(message): NoKey) -> Refusal {
     status_answer(500, "", &message).into()
 }
@@ -239,7 +239,7 @@ fn unowned() -> Fields {
     of_metadata.into_iter().chain(outer).collect()
 }
 
-/// The object without `managedFields`.
+/// Returns the object without `managedFields`.
 fn bare(object: &Value) -> Value {
     let mut object = object.clone();
     set(&mut object, Value::Null);

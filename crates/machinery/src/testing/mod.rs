@@ -1,6 +1,6 @@
-//! An API server in memory, for tests of controllers without a cluster.
+//! An in-memory API server for tests of controllers without a cluster.
 //!
-//! A whole controller runs on it, with its informers, queue and writes:
+//! A complete controller runs on it, with its informers, queue and writes:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -47,31 +47,34 @@
 //!
 //! Guarantees
 //! - Objects have one global resourceVersion. Every old version is kept until compaction, as in etcd.
-//! - Lists have pages with continue tokens bound to a version (410 once that is compacted), `NotOlderThan`, `Exact`,
-//!   and namespaces.
-//! - Watches begin at a version (410 below the window, as HTTP response or in the stream). They have bookmarks once a
-//!   minute, `timeoutSeconds`, and streaming lists.
-//! - Create, read, update, JSON patch, JSON merge patch and server-side apply work, and so do the status subresource,
-//!   and delete with preconditions and finalizers; uid, generation and resourceVersion are the server's.
+//! - Lists support pages, `NotOlderThan`, `Exact` and namespaces. A continue token is bound to a version; after the
+//!   version is compacted, the response is 410.
+//! - Watches begin at a version. If it is older than the window, the response is 410, as HTTP response or in the
+//!   stream. Watches support bookmarks (once a minute), `timeoutSeconds` and streaming lists.
+//! - Supported requests are create, read, update, JSON patch, JSON merge patch, server-side apply, and delete with
+//!   preconditions and finalizers, for objects and the status subresource. The server sets uid, generation and
+//!   resourceVersion.
 //! - Each field has its managers (`metadata.managedFields`), with the list keys and atomic fields of the built-in kinds
-//!   and of [`Server::crd`]. An apply conflicts, takes over and removes as on an API server.
-//! - Lists and watches select by labels, by the name and the namespace, and by a few fields of pods and Secrets.
-//! - A custom resource whose CustomResourceDefinition is given is pruned, gets the defaults of its schema, and is
-//!   refused with causes of the same fields and reasons.
-//! - Random choices follow from a seed, and time is tokio's: with time paused, hours pass in a moment. On a runtime with
+//!   and of [`Server::crd`]. An apply has conflicts, takes over fields and removes fields as on an API server.
+//! - Lists and watches support selectors for labels, the name, the namespace, and a few fields of pods and Secrets.
+//! - A custom resource of [`Server::crd`] is pruned and gets the defaults of its schema. Invalid objects are refused
+//!   with causes for the same fields and with the same reasons.
+//! - A seed determines random choices, and time is tokio's: with paused time, hours take a moment. On a runtime with
 //!   one thread, the seed determines every request ([`seeds`]).
-//! - A pod on a node is only marked when it is deleted, and so is a namespace: [`Cluster`] ends both. A namespace that is
-//!   being deleted takes no new objects.
-//! - What is not modelled is refused with 501 and a sentence: strategic merge patches, dry runs, `generateName`, other
-//!   selectors, deletes of a collection, subresources other than the status, and discovery.
+//! - The deletion of a pod on a node or of a namespace only begins; [`Cluster`] completes it. A namespace that is being
+//!   deleted refuses new objects.
+//! - Requests that are not modelled are refused with 501 and a sentence: strategic merge patches, dry runs,
+//!   `generateName`, other selectors, deletes of a collection, subresources other than the status, and discovery.
 //!
-//! Not done: there is no admission but [`Server::admit`]. Built-in kinds have no defaults and are not validated. In a
-//! schema, CEL rules, patterns, formats and `allOf` and the like are not evaluated; a warning in the log names them. The
-//! `Accept` header is ignored: objects are always whole. The children of a deleted object stay, and one that is deleted
-//! in the foreground, too, unless [`Server::collect_garbage`] is called or a [`Cluster`] runs. A namespace need not exist.
+//! Limitations
+//! - The only admission is [`Server::admit`]. Built-in kinds have no defaults and are not validated. CEL rules,
+//!   patterns, formats and keywords such as `allOf` of a schema are not evaluated; a warning in the log names them.
+//! - The `Accept` header is ignored: objects are always complete. A namespace need not exist.
+//! - Without [`Server::collect_garbage`] or a [`Cluster`], the objects of a deleted owner stay, and an owner that is
+//!   deleted in the foreground stays, too.
 //!
-//! This project sends the same random requests to it and to a kube-apiserver, and compares the responses and watches
-//! (tests/contract/model_server.rs).
+//! This project sends the same random requests to this server and to a kube-apiserver, and compares the responses and
+//! watches (tests/contract/model_server.rs).
 
 mod history;
 mod fault;

@@ -15,10 +15,10 @@ use super::managers::Writer;
 use super::request::{Ask, Refusal, failure, json_answer, refused, status, status_answer};
 use super::server::{Answer, Server, State};
 
-/// The answer: code and body, or the refusal.
+/// A response: code and body, or the refusal.
 pub(super) type Outcome = Result<(u16, Arc<Value>), Refusal>;
 
-/// What a request carries.
+/// The content type of a request.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Content {
     Object,
@@ -79,7 +79,7 @@ pub(super) fn object(server: &Server, head: &Parts, ask: &Ask, body: &[u8]) -> R
     }
 }
 
-/// The refusal of a body that is not of the object, or not of the kind, that the path names.
+/// Returns the refusal of a body whose object or kind differs from the path.
 fn wrong_identity(
     server: &Server,
     id: &Id,
@@ -131,7 +131,7 @@ fn content(head: &Parts, ask: &Ask) -> Result<Content, Refusal> {
     Ok(content)
 }
 
-/// Who sends the request: the field manager, or the first word of the user agent.
+/// Returns the field manager of a request; by default the first word of the user agent.
 fn manager(head: &Parts, ask: &Ask, content: Content) -> Writer {
     let agent = head.headers.get("user-agent").and_then(|agent| agent.to_str().ok());
     let agent = agent.unwrap_or_default().split('/').next().unwrap_or_default();
@@ -142,13 +142,13 @@ fn manager(head: &Parts, ask: &Ask, content: Content) -> Writer {
     }
 }
 
-/// The grace period that a deletion asks for, in seconds.
+/// Returns the grace period that a deletion requests, in seconds.
 fn grace_period(ask: &Ask, body: &Value) -> Option<i64> {
     let of_query = ask.get("gracePeriodSeconds").and_then(|seconds| seconds.parse().ok());
     of_query.or_else(|| body["gracePeriodSeconds"].as_i64())
 }
 
-/// What a deletion asks for; else what an earlier one did.
+/// Returns the propagation policy of a deletion; by default that of an earlier one.
 fn propagation(ask: &Ask, body: &Value, old: &Value) -> Propagation {
     match ask.get("propagationPolicy").or_else(|| body["propagationPolicy"].as_str()) {
         Some("Foreground") => Propagation::Foreground,
@@ -190,7 +190,7 @@ pub(super) fn create(
 fn store_new(state: &mut State, id: &Id, mut new: Value) -> Outcome {
     deletion::admit_into_namespace(state, id)?;
     if state.has_status(id) {
-        // The subresource has a path of its own.
+        // The status subresource has its own path.
         without_status(&mut new);
     }
     wipe(&mut new);
@@ -199,7 +199,7 @@ fn store_new(state: &mut State, id: &Id, mut new: Value) -> Outcome {
     Ok((201, state.history.put(id, new)))
 }
 
-/// Removes what only the server sets (`WipeObjectMetaSystemFields`).
+/// Removes the fields that only the server sets (`WipeObjectMetaSystemFields`).
 fn wipe(object: &mut Value) {
     if let Some(meta) = object["metadata"].as_object_mut() {
         for field in ["uid", "resourceVersion", "generation", "selfLink", "creationTimestamp"]
@@ -217,8 +217,8 @@ fn without_status(object: &mut Value) {
     }
 }
 
-/// A missing object has no UID, so a request that gives one is refused. Any resourceVersion is
-/// accepted.
+/// Creates an object by an apply. A missing object has no UID, so a configuration with a UID is refused. Any
+/// resourceVersion is accepted.
 fn apply_new(state: &mut State, id: &Id, config: &Value, by: Writer) -> Outcome {
     if !by.subresource.is_empty() {
         return Err(failure(Fault::NotServed).into());
@@ -273,8 +273,7 @@ pub(super) fn patch(
         state.complete(id, &mut new);
         state.write(id, by, |write| write.update(Some(old), &mut new));
     }
-    // For a patch the UID is not a precondition but a field, which cannot change and is not part of
-    // the status.
+    // For a patch, the UID is not a precondition but an immutable field, which is not part of the status.
     if differs(old, &new["metadata"], "resourceVersion") {
         return Err(conflict());
     }
@@ -286,7 +285,7 @@ pub(super) fn patch(
     update(state, id, old, new, is_status)
 }
 
-/// Applies an RFC 6902 patch. As in evanphx/json-patch, a field that is missing can be replaced.
+/// Applies an RFC 6902 patch. As in evanphx/json-patch, a missing field can be replaced.
 fn json_patched(object: &mut Value, patch: &Value) -> Result<(), Refusal> {
     let bad = |error: serde_json::Error| status_answer(400, "BadRequest", &error.to_string());
     let patch: json_patch::Patch =
@@ -308,7 +307,7 @@ fn json_patched(object: &mut Value, patch: &Value) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Replaces `old` by `new`, except for what the request may not change.
+/// Replaces `old` with `new`, except for fields that the request cannot change.
 fn update(state: &mut State, id: &Id, old: &Arc<Value>, mut new: Value, status: bool) -> Outcome {
     let asked = &new["metadata"];
     if differs(old, asked, "uid") || differs(old, asked, "resourceVersion") {
@@ -347,7 +346,7 @@ fn update(state: &mut State, id: &Id, old: &Arc<Value>, mut new: Value, status: 
         return Ok((200, old.clone()));
     }
     if deletion::is_over(id, &new) {
-        // The response shows what would have been stored.
+        // The response shows the last state, although it is not stored.
         new["metadata"]["generation"] = json!(state.history.generation(id, old, &new));
         state.history.remove(id);
         return Ok((200, Arc::new(new)));
@@ -355,7 +354,7 @@ fn update(state: &mut State, id: &Id, old: &Arc<Value>, mut new: Value, status: 
     Ok((200, state.history.put(id, new)))
 }
 
-/// The object without the times of `managedFields`: a write that changes nothing else is none.
+/// Returns the object without the times of `managedFields`. A write that changes only these is ignored.
 fn timeless(object: &Value) -> Value {
     let mut object = object.clone();
     let entries = object["metadata"]["managedFields"].as_array_mut();
@@ -366,7 +365,8 @@ fn timeless(object: &Value) -> Value {
 }
 
 impl State {
-    /// Drops and sets fields as the CustomResourceDefinition says. Metadata has no empty maps and lists.
+    /// Prunes fields and sets defaults according to the CustomResourceDefinition. Removes empty maps and lists from
+    /// metadata.
     pub(super) fn complete(&self, id: &Id, object: &mut Value) {
         if let Some(meta) = object["metadata"].as_object_mut() {
             let is_empty = |value: &Value| *value == json!({}) || *value == json!([]);
@@ -377,12 +377,12 @@ impl State {
         }
     }
 
-    /// Returns whether the status has a subresource of its own.
+    /// Returns whether the status has its own subresource.
     pub(super) fn has_status(&self, id: &Id) -> bool {
         self.crd(id).is_none_or(|crd| crd.has_status)
     }
 
-    /// Has the object changed or refused by admission, then by its schema.
+    /// Applies admission, then the schema. Both can change or refuse the object.
     fn admit(&self, id: &Id, object: &mut Value, old: Option<&Value>) -> Result<(), Refusal> {
         if let Some(admission) = &self.admission {
             admission(object).map_err(|status| Box::new(refused(&status)))?;
@@ -395,7 +395,8 @@ impl State {
         self.check(id, object, old)
     }
 
-    /// Refuses what the schema refuses. What was refusable before the change is let through (ratcheting validation).
+    /// Refuses an object that violates its schema. Violations that existed before the change are accepted (ratcheting
+    /// validation).
     fn check(&self, id: &Id, object: &Value, old: Option<&Value>) -> Result<(), Refusal> {
         self.check_fields(id, object, old, "")
     }
@@ -425,7 +426,7 @@ impl State {
         Err(json_answer(422, &status).into())
     }
 
-    /// Refuses a configuration that does not have the types of the schema.
+    /// Refuses a configuration that violates the types of the schema.
     fn check_types(&self, id: &Id, config: &Value) -> Result<(), Refusal> {
         let Some(why) = self.crd(id).and_then(|crd| crd.mistyped(config)) else { return Ok(()) };
         let object = format!("{}/{}", id.namespace, id.name);
@@ -446,7 +447,7 @@ const SYSTEM: [&str; 8] = [
     "deletionGracePeriodSeconds",
 ];
 
-/// Returns whether the request gives a uid or resourceVersion that the object does not have.
+/// Returns whether the request contains a uid or resourceVersion that differs from the object's.
 fn differs(object: &Value, asked: &Value, field: &str) -> bool {
     let asked = asked.get(field).and_then(Value::as_str).filter(|asked| !asked.is_empty());
     asked.is_some_and(|asked| object["metadata"][field] != *asked)

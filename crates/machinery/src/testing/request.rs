@@ -1,4 +1,4 @@
-//! One request: what it asks for, and the response.
+//! A request: its parameters and its response.
 
 use std::collections::HashMap;
 use std::io;
@@ -24,19 +24,19 @@ use super::watch::Watching;
 pub struct Received {
     /// `GET`, `PATCH` and so on.
     pub method: String,
-    /// What [`Server::fault`] calls it.
+    /// The verb, as in [`Server::fault`].
     pub verb: &'static str,
     /// The path of the collection without a namespace: `/apis/apps/v1/deployments`.
     pub resource: String,
-    /// Which request with this verb and resource it is, counted from 1.
+    /// The number of this request among those with the same verb and resource, from 1.
     pub number: u64,
-    /// Path and query.
+    /// The path and the query.
     pub uri: String,
-    /// Null if there is none.
+    /// The body; null if there is none.
     pub body: Value,
 }
 
-/// A response that is a refusal.
+/// A response that refuses a request.
 pub(super) type Refusal = Box<Response<Answer>>;
 
 /// The meaning of a path and its query.
@@ -45,7 +45,7 @@ pub(super) struct Ask {
     pub(super) namespace: Option<String>,
     pub(super) name: Option<String>,
     pub(super) subresource: Option<String>,
-    /// Which request it is.
+    /// The verb, the resource and the number of the request.
     pub(super) moment: Moment,
     query: HashMap<String, String>,
 }
@@ -115,7 +115,7 @@ impl Ask {
     }
 }
 
-/// Undoes percent encoding.
+/// Decodes percent encoding.
 fn unescaped(text: &str) -> String {
     percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned()
 }
@@ -171,7 +171,7 @@ pub(super) async fn answer(
     with_fault(server, head, ask, body, fault).await
 }
 
-/// Carries the request out as the fault has it.
+/// Handles a request, with a fault if one strikes it.
 async fn with_fault(
     server: &Server,
     head: &Parts,
@@ -213,8 +213,8 @@ fn carry_out(
     }
 }
 
-/// Not a request like the others: it is not recorded, and meets the next scripted fault without
-/// using it up.
+/// Returns the response to a readiness request. The request is not recorded. The next scripted fault strikes it, but is
+/// not used up.
 fn readiness(state: &State) -> io::Result<Response<Answer>> {
     match state.faults.script.front() {
         Some(Fault::Refused) => Err(io::ErrorKind::ConnectionRefused.into()),
@@ -228,7 +228,7 @@ fn readiness(state: &State) -> io::Result<Response<Answer>> {
     }
 }
 
-/// Returns what a request asks for that is not modelled.
+/// Returns the feature that a request uses and this server does not model.
 fn beyond_the_model(head: &Parts, ask: &Ask, body: &[u8]) -> Option<&'static str> {
     if ask.get("dryRun").is_some() {
         return Some("dryRun");
@@ -291,7 +291,7 @@ fn refusal(state: &State, ask: &Ask) -> Option<Response<Answer>> {
 
 // === answers ===
 
-/// Refuses a request that a real API server might answer.
+/// Returns the refusal of a request that a real API server may support.
 fn not_modelled(what: &str, head: &Parts) -> Response<Answer> {
     let (method, uri) = (&head.method, &head.uri);
     let message = format!("testing::Server does not model {what}: {method} {uri}");
@@ -334,7 +334,7 @@ pub(super) fn failure(fault: Fault) -> Response<Answer> {
     response
 }
 
-/// The metav1.Status for a version that is still to come.
+/// Returns the metav1.Status for a future version.
 pub(super) fn too_large() -> Value {
     let mut status = status(504, "Timeout", "Too large resource version: 9, current: 8");
     let cause =
@@ -343,7 +343,7 @@ pub(super) fn too_large() -> Value {
     status
 }
 
-/// The response with a metav1.Status.
+/// Returns the response with a metav1.Status.
 pub(super) fn refused(status: &Value) -> Response<Answer> {
     let code = status["code"].as_u64().and_then(|code| u16::try_from(code).ok());
     json_answer(code.filter(|code| (400..600).contains(code)).unwrap_or(500), status)
@@ -358,7 +358,7 @@ pub(super) fn json_answer(code: u16, body: &Value) -> Response<Answer> {
     respond(code, bytes.map_err(|never| match never {}).boxed_unsync())
 }
 
-/// The body of a response that is complete.
+/// Returns the body of a complete response.
 pub(super) fn body(response: Response<Answer>) -> Value {
     let collected = response.into_body().collect().now_or_never();
     let bytes = collected.and_then(Result::ok).map(Collected::to_bytes).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Controllers on the server, and waits for what they do.
+//! Runs controllers on the server, and waits for their effects.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -11,19 +11,19 @@ use super::server::Server;
 use crate::manager::Manager;
 use crate::shutdown::Shutdown;
 
-/// Longest duration of a test, in tokio's time.
+/// Time limit of a test, in tokio's time.
 const LONGEST: Duration = Duration::from_secs(3600);
 
 impl Server {
-    /// Runs the controllers of `manager` on this server until `test` is done, then stops them as SIGTERM does.
-    /// Returns what `test` returns.
+    /// Runs the controllers of `manager` on this server until `test` ends, then stops them as SIGTERM does. Returns the
+    /// result of `test`.
     ///
-    /// Use it with tokio's paused time (`#[tokio::test(start_paused = true)]`): then retries, timeouts and
+    /// Use it with tokio's paused time (`#[tokio::test(start_paused = true)]`). Then retries, timeouts and
     /// [`settled`](Server::settled) take no real time.
     ///
     /// # Panics
     ///
-    /// If the manager is wired wrongly, if a controller ends with an error, or if `test` takes more than an hour of
+    /// If the manager has wiring faults, if a controller ends with an error, or if `test` takes more than an hour of
     /// tokio's time.
     #[expect(clippy::panic, reason = "as an assertion, it fails the test")]
     pub async fn run<T>(&self, manager: Manager, test: impl Future<Output = T>) -> T {
@@ -42,7 +42,7 @@ impl Server {
             .unwrap_or_else(|_| panic!("the test is not done after {LONGEST:?}{}", self.awaited()))
     }
 
-    /// Says which objects `until` waits for, and how they are.
+    /// Returns a text with the objects that `until` waits for, and their current state.
     fn awaited(&self) -> String {
         let awaited = self.lock().awaited.clone();
         let each = awaited.iter().map(|id| {
@@ -53,8 +53,8 @@ impl Server {
         each.collect()
     }
 
-    /// Completes when no request has come for this time, so no retry is due within it either. Watches do not count:
-    /// each is renewed every few minutes.
+    /// Completes when no request has arrived for this time, so that no retry is due within it. Ignores watches, which
+    /// are renewed every few minutes.
     pub async fn settled(&self, quiet: Duration) {
         let count = || {
             let state = self.lock();
@@ -69,7 +69,8 @@ impl Server {
         }
     }
 
-    /// Completes when an object exists and is as `wanted`, and returns it. Sees every version from now on.
+    /// Completes when an object exists and `wanted` returns true for it, and returns the object. Checks every version
+    /// from now on.
     pub async fn until(&self, id: &Id, wanted: impl FnMut(&Value) -> bool) -> Arc<Value> {
         self.lock().awaited.push(id.clone());
         let found = self.found(id, wanted).await;
@@ -117,12 +118,12 @@ impl Server {
         }
     }
 
-    /// The number of changes so far.
+    /// Returns the number of changes so far.
     pub(super) fn seen(&self) -> u64 {
         self.lock().changes
     }
 
-    /// Completes when something has changed since, and updates `seen`. Cancel-safe.
+    /// Completes when there were more changes than `seen`, and updates `seen`. Cancel-safe.
     pub(super) async fn changed_since(&self, seen: &mut u64) {
         loop {
             let mut changed = pin!(self.changed.notified());

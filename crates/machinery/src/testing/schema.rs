@@ -1,9 +1,9 @@
 //! The types of fields, as far as server-side apply depends on them.
 //!
 //! Guarantees
-//! - A kind with a CustomResourceDefinition has the types of its schema (`x-kubernetes-list-type` and so on).
+//! - A kind with a CustomResourceDefinition has the types of its schema, such as `x-kubernetes-list-type`.
 //! - The built-in kinds have the types of Kubernetes' OpenAPI document, by the names of their most common fields.
-//! - Without either, lists are atomic and maps are not, as for fields that a schema does not declare.
+//! - For other fields, lists are atomic and maps are not, as for fields that a schema does not declare.
 
 use serde_json::Value;
 
@@ -18,17 +18,17 @@ pub(super) enum Type<'a> {
     Unknown,
 }
 
-/// How the items of a list are told apart.
+/// The keys that identify the items of a list.
 pub(super) enum Items<'a> {
-    /// They are not: the list has one owner.
+    /// None: the list has one owner.
     Atomic,
-    /// By their values.
+    /// Their values.
     Set,
-    /// By these fields; if absent, the second is the value.
+    /// These fields, each with its default.
     Keys(Vec<(&'a str, Option<Value>)>),
 }
 
-/// The groups of built-in kinds have no dot, or end with this.
+/// End of the groups of built-in kinds, if they have a dot.
 const BUILT_IN: &str = ".k8s.io";
 
 /// Fields of built-in types that are maps with any keys.
@@ -80,7 +80,7 @@ const ATOMIC_MAPS: [&str; 25] = [
 ];
 
 impl<'a> Type<'a> {
-    /// The type of the objects of a resource. `schema` is that of its CustomResourceDefinition.
+    /// Returns the type of the objects of a resource. `schema` comes from its CustomResourceDefinition.
     pub(super) fn of(resource: &str, schema: Option<&'a Value>) -> Type<'a> {
         if let Some(schema) = schema {
             return Type::Declared(schema);
@@ -91,7 +91,7 @@ impl<'a> Type<'a> {
         if is_built_in { Type::BuiltIn { name: "", within: "" } } else { Type::Unknown }
     }
 
-    /// The type of a field.
+    /// Returns the type of a field.
     pub(super) fn field<'b>(self, name: &'b str, is_root: bool) -> Type<'b>
     where
         'a: 'b,
@@ -118,7 +118,7 @@ impl<'a> Type<'a> {
         }
     }
 
-    /// The type of a list's items.
+    /// Returns the type of a list's items.
     pub(super) fn item(self) -> Type<'a> {
         match self {
             Type::Declared(schema) => Type::Declared(&schema["items"]),
@@ -157,7 +157,7 @@ impl<'a> Type<'a> {
     }
 }
 
-/// The lists of the built-in kinds that are not atomic.
+/// Returns the keys of the items of a list in a built-in kind.
 fn built_in(name: &str, within: &str) -> Items<'static> {
     let keys: &[&'static str] = match (within, name) {
         ("metadata", "finalizers") | (_, "podCIDRs") => return Items::Set,

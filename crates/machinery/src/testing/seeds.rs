@@ -8,21 +8,21 @@ use tokio::runtime::Builder;
 use super::fault::{Faults, Strike};
 use super::server::Server;
 
-/// The share of requests, and of events in watches, that a fault strikes.
+/// Shares of requests and of events in watches that a fault strikes.
 const RATES: (f64, f64) = (0.1, 0.05);
 
-/// Longest search for a shorter list of faults, in runs.
+/// Maximum number of runs to find a shorter list of faults.
 const RUNS: usize = 200;
 
 /// The panic of a run that failed.
 type Failure = Box<dyn Any + Send>;
 
-/// Runs `world` with a server for each of `count` seeds, with paused time and random faults until
-/// [`Server::heal`]. If one panics, the seed is printed with as few faults as still make it fail, and the panic goes on.
-/// As long as faults strike, wait with `tokio::time::sleep`: [`Server::settled`] may never complete.
+/// Runs `world` with a server for each of `count` seeds, with paused time and random faults until [`Server::heal`]. If
+/// a run panics, the seed is printed with as few faults as are necessary for the failure, and the panic continues.
+/// While faults strike, wait with `tokio::time::sleep`, because [`Server::settled`] may never complete.
 ///
-/// The environment variable `SEED` runs one seed only. A run is a function of its seed as long as `world` has no other
-/// source of randomness or time.
+/// The environment variable `SEED` selects a single seed. A run is reproducible if `world` has no other source of
+/// randomness or time.
 ///
 /// ```
 /// use controller_machinery::testing::{Id, seeds};
@@ -68,13 +68,13 @@ pub fn seeds(count: u64, world: impl AsyncFn(Server)) {
     }
 }
 
-/// Runs it once, with a new server.
+/// Runs `world` once, with a new server.
 fn run(
     seed: u64,
     world: &impl AsyncFn(Server),
     faults: impl FnOnce(&mut Faults),
 ) -> (Server, Result<(), Failure>) {
-    // Everything random in the library comes from the thread's generator.
+    // All random values in the library come from the thread's generator.
     fastrand::seed(seed);
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = runtime.expect("a runtime without I/O needs nothing");
@@ -84,8 +84,8 @@ fn run(
     (server, outcome)
 }
 
-/// Leaves out faults as long as it fails without them, first many at a time. `None` if it does not fail again with the
-/// same faults, because another random choice of the server mattered.
+/// Removes faults as long as the run still fails, first many at a time. `None` if the run does not fail again with the
+/// same faults, because it depends on another random choice of the server.
 fn shortened(seed: u64, struck: Vec<Strike>, world: &impl AsyncFn(Server)) -> Option<Vec<Strike>> {
     let fails = |plan: &[Strike]| {
         let (_, outcome) = run(seed, world, |faults| faults.planned = plan.to_vec());

@@ -1,4 +1,4 @@
-//! The objects that a list, a watch or a deletion of a collection means: `labelSelector` and `fieldSelector`.
+//! Selectors of lists, watches and deletions of collections: `labelSelector` and `fieldSelector`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,22 +8,22 @@ use serde_json::Value;
 use super::history::Change;
 use super::request::{Ask, Refusal, status_answer};
 
-/// What a request selects.
+/// The selectors of a request.
 #[derive(Default)]
 pub(super) struct Selection {
     labels: Selector,
-    /// Path, whether it must be equal, and value.
+    /// The terms of the field selector.
     fields: Vec<FieldTerm>,
 }
 
 struct FieldTerm {
-    /// As in `metadata.name`.
+    /// The path, such as `metadata.name`.
     path: String,
     is_equal: bool,
     value: String,
 }
 
-/// Fields that some built-in kind can be selected by, in addition to the name and the namespace.
+/// Supported fields of field selectors, by resource; the first entry applies to all resources.
 const FIELDS: [(&str, &[&str]); 3] = [
     ("", &["metadata.name", "metadata.namespace"]),
     ("/api/v1/pods", &["spec.nodeName", "status.phase"]),
@@ -44,7 +44,7 @@ impl Selection {
         Ok(Selection { labels: labels.into_iter().collect(), fields })
     }
 
-    /// Returns whether it has a field that is not modelled for this resource.
+    /// Returns whether it uses a field that is not modelled for this resource.
     pub(super) fn beyond(&self, resource: &str) -> bool {
         let known = |path: &str| {
             FIELDS
@@ -58,7 +58,7 @@ impl Selection {
         self.labels.selects_all() && self.fields.is_empty()
     }
 
-    /// Returns whether it gives a name.
+    /// Returns whether it selects one object by its name.
     pub(super) fn is_of_one(&self) -> bool {
         self.fields.iter().any(|term| term.path == "metadata.name" && term.is_equal)
     }
@@ -83,7 +83,8 @@ impl Selection {
         self.labels.matches(&labels) && self.fields.iter().all(is_so)
     }
 
-    /// The change as a watch of these objects shows it: an object that no longer matches is deleted for it.
+    /// Returns the change as a watch with these selectors shows it. An object that no longer matches is shown as
+    /// deleted.
     pub(super) fn shown(&self, mut change: Change) -> Option<Change> {
         let now = change.verb != "DELETED" && self.matches(&change.object);
         let before = change.before.as_ref().is_some_and(|before| self.matches(before));
@@ -118,7 +119,7 @@ fn terms(selector: &str) -> Vec<String> {
     terms.into_iter().map(|term| term.trim().to_owned()).filter(|term| !term.is_empty()).collect()
 }
 
-/// `a=b`, `a!=b`, `a in (b,c)`, `a notin (b,c)`, `a`, `!a`.
+/// Parses `a=b`, `a!=b`, `a in (b,c)`, `a notin (b,c)`, `a` or `!a`.
 fn expression(term: &str) -> Option<Expression> {
     let owned = |text: &str| text.trim().to_owned();
     if let Some((key, value)) = term.split_once("!=") {

@@ -1,4 +1,4 @@
-//! The server: its state, its switches, and the tower `Service`.
+//! The server: its state, its settings, and the tower `Service`.
 
 use std::collections::{BTreeMap, HashSet};
 use std::future::Future;
@@ -32,11 +32,12 @@ pub(super) type Answer = UnsyncBoxBody<Bytes, io::Error>;
 /// 2026-01-01T00:00:00Z, in seconds.
 const BEGIN: i64 = 1_767_225_600;
 
-/// An API server in memory. Cheap to clone; all clones are the same server.
+/// An in-memory API server. Cheap to clone; all clones are the same server.
 #[derive(Clone)]
 pub struct Server {
     state: Arc<Mutex<State>>,
-    /// Woken by every change. Unlike a `sync::watch`, it wakes in the order of waiting, so a seed determines it.
+    /// Notified of every change. Unlike a `sync::watch`, it wakes tasks in the order of their waits, so that a run is
+    /// reproducible.
     pub(super) changed: Arc<Notify>,
 }
 
@@ -48,23 +49,23 @@ pub(super) type Admission = Arc<dyn Fn(&mut Value) -> Result<(), Value> + Send +
 
 pub(super) struct State {
     pub(super) history: History,
-    /// The number of changes, of objects or of something else.
+    /// Number of changes of objects and of other state.
     pub(super) changes: u64,
     /// Watches cannot begin before this version: the window of the watch cache.
     pub(super) window: u64,
     pub(super) rng: fastrand::Rng,
     pub(super) faults: Faults,
     pub(super) streaming: bool,
-    /// True if every streaming list is accepted, but then is only an ERROR frame.
+    /// True if every streaming list is accepted, but contains only an ERROR frame.
     pub(super) streams_break: bool,
-    /// True if it chooses at random where an API server is free to do one or the other.
+    /// True if it chooses at random between permitted behaviors: [`Server::set_liberties`].
     pub(super) liberties: bool,
-    /// The largest page, whatever limit is requested.
+    /// Maximum size of a page, whatever limit is requested.
     pub(super) page: usize,
     pub(super) unserved: HashSet<String>,
     pub(super) forbidden: HashSet<String>,
     pub(super) requests: Vec<Received>,
-    /// What `until` waits for.
+    /// The objects that `until` waits for.
     pub(super) awaited: Vec<Id>,
     collects_garbage: bool,
     /// The number of pods that a [`Cluster`](super::Cluster) has named.
@@ -72,17 +73,17 @@ pub(super) struct State {
     pub(super) interceptor: Option<Interceptor>,
     pub(super) admission: Option<Admission>,
     began: Instant,
-    /// By resource.
+    /// CustomResourceDefinitions by resource.
     crds: BTreeMap<String, Arc<Crd>>,
 }
 
 impl Server {
-    /// An empty server without faults, whose random choices follow from `seed`. From now on the times in conditions,
-    /// Events and Leases follow tokio's clock on this thread, from the begin of 2026 on.
+    /// Creates an empty server without faults. `seed` determines its random choices. From now on, the times in
+    /// conditions, Events and Leases follow tokio's clock on this thread, starting at the beginning of 2026.
     pub fn new(seed: u64) -> Server {
         let begin = Timestamp::from_second(BEGIN).unwrap_or(Timestamp::UNIX_EPOCH);
         clock::simulate(begin);
-        // A server that has run for a while: versions 0 and 1 have special meanings.
+        // Versions 0 and 1 have special meanings, so the server starts at a later version.
         let mut history = History::default();
         history.version = 100;
         let state = State {
@@ -114,14 +115,14 @@ impl Server {
         Client::from_service(self.clone(), options)
     }
 
-    /// Serves a CustomResourceDefinition, given as YAML: its defaults, the types of fields and lists,
-    /// and required, minimum and similar keywords. Rules in CEL and patterns are not evaluated.
+    /// Serves a CustomResourceDefinition, given as YAML. Applies its defaults, the types of fields and lists, and
+    /// keywords such as `required` and `minimum`. CEL rules and patterns are not evaluated.
     ///
     /// # Errors
     ///
-    /// If it is no CustomResourceDefinition, or does not serve exactly one version.
+    /// If the text is no CustomResourceDefinition, or does not serve exactly one version.
     pub fn crd(&self, yaml: &str) -> Result<(), String> {
-        // Seeds serve the same definition a thousand times.
+        // Runs with many seeds serve the same definition, so it is parsed only once.
         static PARSED: Mutex<BTreeMap<String, Arc<Crd>>> = Mutex::new(BTreeMap::new());
         let parsed = PARSED.lock().get(yaml).cloned();
         let crd = match parsed {
@@ -144,26 +145,26 @@ impl Server {
 
     // === What others do to the objects ===
 
-    /// Something happens to other kinds. Returns the new version.
+    /// Increases the version, as a change of another kind does. Returns the new version.
     pub fn bump(&self) -> u64 {
         self.change(|state| {
             state.history.bump();
         })
     }
 
-    /// Returns an object as it is now.
+    /// Returns the current state of an object.
     pub fn get(&self, id: &Id) -> Option<Arc<Value>> {
         self.lock().history.now(id)
     }
 
-    /// The objects of a resource as they are now.
+    /// Returns the current objects of a resource.
     pub fn objects(&self, resource: &str) -> Vec<(Id, Arc<Value>)> {
         let state = self.lock();
         let now = state.history.version;
         state.history.at(resource, None, now).map(|(id, o)| (id.clone(), o)).collect()
     }
 
-    /// The Events about an object, in the order of their names.
+    /// Returns the Events about an object, in the order of their names.
     pub fn events(&self, regarding: &Id) -> Vec<Arc<Value>> {
         let events = self.objects("/apis/events.k8s.io/v1/events").into_iter();
         let is_about_it = |event: &Arc<Value>| {
@@ -176,19 +177,19 @@ impl Server {
         events.map(|(_, event)| event).filter(is_about_it).collect()
     }
 
-    /// The number of objects that have had this name, one after another.
+    /// Returns the number of objects that have had this name, one after another.
     pub fn incarnations(&self, id: &Id) -> usize {
         self.lock().history.incarnations(id)
     }
 
-    /// The newest version.
+    /// Returns the newest version.
     pub fn version(&self) -> u64 {
         self.lock().history.version
     }
 
     // === What happens to the server ===
 
-    /// Forgets all old versions: continue tokens and watches from before now expire.
+    /// Removes all old versions: existing continue tokens and watch versions expire.
     pub fn compact(&self) {
         let mut state = self.lock();
         let now = state.history.version;
@@ -196,37 +197,37 @@ impl Server {
         state.window = now;
     }
 
-    /// Forgets old versions, but not the events that watches may request.
+    /// Removes old versions, but not the events that watches can request.
     pub fn compact_history(&self) {
         let mut state = self.lock();
         state.history.compacted = state.history.version;
     }
 
-    /// Sets whether it also does what an API server may do but the real one does not do today: refuse an old watch in
-    /// the stream or as a response, begin a streaming list with an older state.
+    /// Sets whether it also shows behavior that the API permits and the current kube-apiserver does not show. It
+    /// refuses an old watch in the stream or as a response, and begins a streaming list with an older state.
     pub fn set_liberties(&self, liberties: bool) {
         self.lock().liberties = liberties;
     }
 
-    /// From now on, deletes the objects whose owners are all gone, as Kubernetes' garbage collector does, but at once.
-    /// Otherwise they stay.
+    /// Enables the garbage collector. It deletes objects whose owners no longer exist, as in Kubernetes, but at once.
+    /// Without it, such objects stay.
     pub fn collect_garbage(&self) {
         self.lock().collects_garbage = true;
     }
 
-    /// Adds faults to the script, whose first fault strikes the next request or frame that it fits.
+    /// Adds faults to the script. The first fault of the script strikes the next request or frame that it fits.
     pub fn script(&self, faults: impl IntoIterator<Item = Fault>) {
         self.change(|state| state.faults.script.extend(faults));
     }
 
-    /// From now on, random faults strike these shares of requests and of frames.
+    /// Sets the shares of requests and of frames that random faults strike.
     pub fn faults(&self, of_requests: f64, of_frames: f64) {
         self.lock().faults.rates = (of_requests, of_frames);
     }
 
-    /// Plans a fault for the `number`-th request with this verb from now on, the next one being 1. Verbs are those of
-    /// Kubernetes: `get`, `list`, `watch`, `create`, `update`, `patch` and `delete`; an apply is a `patch`. `event`
-    /// stands for an event in a watch.
+    /// Plans a fault for the `number`-th request with this verb from now on; the next request has number 1. Verbs are
+    /// those of Kubernetes: `get`, `list`, `watch`, `create`, `update`, `patch` and `delete`; an apply is a `patch`.
+    /// `event` stands for an event in a watch.
     ///
     /// ```
     /// # use controller_machinery::testing::{Fault, Server};
@@ -236,7 +237,7 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// If there is no such verb, if the fault never strikes requests of it, or if `number` is 0.
+    /// If there is no such verb, if the fault cannot strike requests with this verb, or if `number` is 0.
     pub fn fault(&self, verb: &'static str, resource: &str, number: u64, fault: Fault) {
         assert!(number > 0, "the next request has the number 1");
         assert!(fault.fits(verb), "{fault:?} never strikes {verb:?}");
@@ -245,7 +246,7 @@ impl Server {
         state.faults.planned.push(Strike { at, fault });
     }
 
-    /// Ends all faults: no planned, scripted or random one strikes any more.
+    /// Removes all planned, scripted and random faults.
     pub fn heal(&self) {
         let mut state = self.lock();
         state.faults.planned.clear();
@@ -258,18 +259,18 @@ impl Server {
         self.lock().streaming = streaming;
     }
 
-    /// It accepts streaming lists, but answers each with nothing but an internal error, like an API
-    /// server whose etcd is too old for them.
+    /// Breaks streaming lists: the server accepts each, but sends only an internal error, like an API server whose etcd
+    /// does not support them.
     pub fn break_streams(&self) {
         self.lock().streams_break = true;
     }
 
-    /// The largest page that it returns to a request with a limit.
+    /// Sets the maximum size of a page for requests with a limit.
     pub fn set_page(&self, page: usize) {
         self.lock().page = page.max(1);
     }
 
-    /// Sets whether it serves a resource. A resource that is no longer served loses its watches.
+    /// Sets whether it serves a resource. The watches of a resource that is no longer served end.
     pub fn set_served(&self, resource: &str, served: bool) {
         self.change(|state| {
             if served {
@@ -290,9 +291,9 @@ impl Server {
         }
     }
 
-    /// Calls `intercept` with each request, before it is answered. What it returns is the response instead: a
-    /// metav1.Status, such as [`refusal`](super::refusal) makes. It can change the server, as another client does at
-    /// that moment.
+    /// Calls `intercept` with each request before it is handled. If `intercept` returns a metav1.Status, for example
+    /// from [`refusal`](super::refusal), this is the response. It can change objects on the server, like another client
+    /// at that moment.
     pub fn intercept(
         &self,
         intercept: impl Fn(&Received) -> Option<Value> + Send + Sync + 'static,
@@ -300,25 +301,24 @@ impl Server {
         self.lock().interceptor = Some(Arc::new(intercept));
     }
 
-    /// Calls `admit` with each object that a request creates or changes, as an API server calls its webhooks. It can
-    /// change the object, and nobody owns what it changes; an error, a metav1.Status, is the response. Writes of the
-    /// status subresource are not admitted. `admit`
-    /// must not use the server.
+    /// Calls `admit` with each object that a request creates or changes, as an API server calls its webhooks. `admit`
+    /// can change the object; the changed fields have no owner. If it returns an error, a metav1.Status, this is the
+    /// response. It is not called for writes of the status subresource, and must not use the server.
     pub fn admit(&self, admit: impl Fn(&mut Value) -> Result<(), Value> + Send + Sync + 'static) {
         self.lock().admission = Some(Arc::new(admit));
     }
 
-    /// All requests so far.
+    /// Returns all requests so far.
     pub fn requests(&self) -> Vec<Received> {
         self.lock().requests.clone()
     }
 
-    /// All requests so far that were not only reads.
+    /// Returns all requests so far that are not reads.
     pub fn writes(&self) -> Vec<Received> {
         self.requests().into_iter().filter(|request| request.method != "GET").collect()
     }
 
-    /// The number of events that watches have shown so far, by resource.
+    /// Returns the number of events that watches have shown so far, by resource.
     pub fn event_counts(&self) -> BTreeMap<String, u64> {
         self.lock().faults.events()
     }
@@ -334,7 +334,7 @@ impl Server {
         self.state.lock()
     }
 
-    /// Changes the state and wakes the watches.
+    /// Changes the state and notifies the watches.
     pub(super) fn change(&self, change: impl FnOnce(&mut State)) -> u64 {
         self.change_if(|state| {
             change(state);
@@ -342,7 +342,7 @@ impl Server {
         })
     }
 
-    /// Changes the state, and wakes the watches if `change` returns true.
+    /// Changes the state, and notifies the watches if `change` returns true.
     pub(super) fn change_if(&self, change: impl FnOnce(&mut State) -> bool) -> u64 {
         let (version, has_changed) = {
             let mut state = self.lock();
@@ -361,7 +361,7 @@ impl Server {
 }
 
 impl State {
-    /// Creates or replaces an object, its status included.
+    /// Creates or replaces an object, including its status.
     pub(super) fn store(&mut self, id: &Id, mut object: Value, by: Writer) {
         if !object.is_object() {
             object = json!({});
@@ -382,7 +382,7 @@ impl State {
         self.history.put(id, object);
     }
 
-    /// The server's time: tokio's, from the begin of 2026 on, in RFC 3339.
+    /// Returns the server's time in RFC 3339. It follows tokio's clock and starts at the beginning of 2026.
     pub(super) fn now(&self) -> String {
         let seconds = i64::try_from(self.began.elapsed().as_secs()).unwrap_or_default();
         let now = Timestamp::from_second(BEGIN + seconds).unwrap_or(Timestamp::UNIX_EPOCH);
@@ -393,7 +393,7 @@ impl State {
         self.crds.get(&id.resource).cloned()
     }
 
-    /// Decides about the owners of an object's fields.
+    /// Calls `decide` with the properties of a write that determine the owners of its fields.
     pub(super) fn write<T>(&self, id: &Id, by: Writer, decide: impl FnOnce(Write<'_>) -> T) -> T {
         let crd = self.crds.get(&id.resource);
         let kind = Type::of(&id.resource, crd.map(|crd| &crd.schema));

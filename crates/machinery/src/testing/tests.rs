@@ -19,7 +19,7 @@ async fn answered(server: &Server, request: Request<Bytes>) -> (u16, Value) {
 }
 
 #[tokio::test]
-async fn what_is_not_modelled_is_refused_with_a_sentence() {
+async fn unmodelled_requests_are_refused_with_a_sentence() {
     let server = Server::new(1);
     server.put(&Id::new("/api/v1/pods", "ns", "a"), json!({}));
     let pod = "/api/v1/namespaces/ns/pods/a";
@@ -47,7 +47,7 @@ async fn what_is_not_modelled_is_refused_with_a_sentence() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_no_object_is_refused_and_no_limit_is_none() {
+async fn a_body_must_be_an_object_and_limit_zero_is_unlimited() {
     let server = Server::new(1);
     server.put(&Id::new("/api/v1/pods", "ns", "a"), json!([]));
     for body in ["", "[]", r#"{"metadata": "a"}"#] {
@@ -60,7 +60,7 @@ async fn a_body_that_is_no_object_is_refused_and_no_limit_is_none() {
 }
 
 #[tokio::test]
-async fn no_body_or_object_makes_it_panic() {
+async fn no_body_or_object_makes_the_server_panic() {
     let server = Server::new(1);
     let pod = "/api/v1/namespaces/ns/pods/a";
     let id = Id::new("/api/v1/pods", "ns", "a");
@@ -101,7 +101,7 @@ fn a_definition_that_cannot_be_served_is_refused() {
 }
 
 #[tokio::test]
-async fn a_name_is_decoded() {
+async fn a_percent_encoded_name_is_decoded() {
     let server = Server::new(1);
     let id = Id::new("/apis/rbac.authorization.k8s.io/v1/clusterroles", "", "system:node");
     server.put(&id, json!({}));
@@ -127,7 +127,7 @@ async fn a_wait_ends_with_the_change_that_it_waits_for() {
 }
 
 #[tokio::test]
-async fn a_deletion_in_the_foreground_waits_for_the_children_and_one_that_orphans_leaves_them() {
+async fn foreground_deletion_waits_for_owned_objects_and_orphaning_keeps_them() {
     for (policy, collects_first) in
         [("Foreground", false), ("Orphan", false), ("Foreground", true), ("Orphan", true)]
     {
@@ -163,7 +163,7 @@ async fn a_deletion_in_the_foreground_waits_for_the_children_and_one_that_orphan
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_pods_of_a_job_are_started_until_enough_succeed_or_too_many_fail() {
+async fn a_job_starts_pods_until_enough_succeed_or_too_many_fail() {
     let server = Server::new(1);
     let cluster = Cluster::start(&server, 2);
     let job = |name: &str| Id::new("/apis/batch/v1/jobs", "ns", name);
@@ -188,7 +188,7 @@ async fn the_pods_of_a_job_are_started_until_enough_succeed_or_too_many_fail() {
 
 #[tokio::test(start_paused = true)]
 #[should_panic(expected = "it waits for /api/v1/pods ns/a, which is absent")]
-async fn a_test_that_waits_in_vain_says_for_what() {
+async fn a_test_timeout_names_the_awaited_objects() {
     #[derive(Debug, serde::Deserialize)]
     struct Pod {
         metadata: Meta,
@@ -201,7 +201,7 @@ async fn a_test_that_waits_in_vain_says_for_what() {
 }
 
 #[test]
-fn the_garbage_collector_deletes_what_no_owner_is_left_of() {
+fn the_garbage_collector_deletes_objects_of_deleted_owners() {
     let server = Server::new(1);
     server.collect_garbage();
     let id = |name: &str| Id::new("/api/v1/pods", "ns", name);

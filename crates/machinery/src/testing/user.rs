@@ -1,4 +1,4 @@
-//! What users do to the objects.
+//! Changes by users.
 
 use std::sync::Arc;
 
@@ -13,13 +13,14 @@ use super::request::{body, failure};
 use super::server::{Server, State};
 
 impl Server {
-    /// Creates or replaces an object, its status included, and returns its new version. The field manager `somebody`
-    /// owns what it changes.
+    /// Creates or replaces an object, including its status, and returns its new version. The field manager `somebody`
+    /// owns the changed fields.
     pub fn put(&self, id: &Id, object: Value) -> u64 {
         self.change(|state| state.store(id, object, Writer::somebody()))
     }
 
-    /// Creates an object, as `kubectl create` does. A custom resource of [`Server::crd`] gets defaults, and is validated.
+    /// Creates an object, as `kubectl create` does. A custom resource of [`Server::crd`] gets defaults and is
+    /// validated.
     ///
     /// # Errors
     ///
@@ -40,8 +41,8 @@ impl Server {
         self.patch_by(id, patch, Writer::somebody())
     }
 
-    /// Changes the status of an object by a JSON merge patch, as `kubectl patch --subresource=status` does:
-    /// `{"status": {"phase": "Done"}}`. It is what a controller of others reports.
+    /// Changes the status of an object by a JSON merge patch, such as `{"status": {"phase": "Done"}}`, as
+    /// `kubectl patch --subresource=status` does. Use it to act as another controller.
     ///
     /// # Errors
     ///
@@ -60,7 +61,8 @@ impl Server {
         })
     }
 
-    /// Deletes an object, as `kubectl delete --wait=false` does: finalizers and the grace period of a pod keep it.
+    /// Deletes an object, as `kubectl delete --wait=false` does. Finalizers and the grace period of a pod delay the
+    /// deletion.
     pub fn delete(&self, id: &Id) {
         self.change(|state| {
             if let Some(old) = state.history.now(id) {
@@ -79,8 +81,8 @@ impl Server {
         }
     }
 
-    /// Removes an object at once, whatever keeps it, and returns the version of the deletion. [`Server::delete`] is
-    /// what a user does.
+    /// Removes an object at once, even with finalizers, and returns the version of the deletion. To act as a user, call
+    /// [`Server::delete`].
     pub fn remove(&self, id: &Id) -> u64 {
         self.change(|state| drop(state.history.remove(id)))
     }

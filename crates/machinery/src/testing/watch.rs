@@ -1,4 +1,4 @@
-//! One watch: its frames, and how it ends.
+//! A watch: its frames and its end.
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,17 +18,17 @@ use super::request::{Ask, failure, respond, status, status_answer, too_large};
 use super::selection::Selection;
 use super::server::{Answer, Server};
 
-/// Like kube-apiserver, about once a minute.
+/// Interval of bookmarks; about a minute, as in kube-apiserver.
 const BOOKMARKS: Duration = Duration::from_secs(60);
 
-/// Longest duration of a watch that can be requested.
+/// Maximum duration of a watch.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
 pub(super) struct Watching {
     server: Server,
     ask: Ask,
     selection: Selection,
-    /// The number of changes that it has looked at.
+    /// Number of changes that it has processed.
     seen: u64,
     /// Everything up to this version was sent or is in `queue`.
     sent: u64,
@@ -123,8 +123,8 @@ impl Watching {
         Ok(watching)
     }
 
-    /// Begins a streaming list: first the objects, at a version that may be older than the promised
-    /// one. A watch without a version is one too, even for a server that does not support them.
+    /// Begins a streaming list with the objects, at a version that can be older than the promised one. A watch without
+    /// a version also begins with the objects, even if the server does not support streaming lists.
     fn initial(&mut self, stale: bool) -> Result<(), Fault> {
         let streams = self.ask.is("sendInitialEvents");
         let bookmarks = self.ask.is("allowWatchBookmarks");
@@ -164,7 +164,7 @@ impl Watching {
         Ok(())
     }
 
-    /// The next piece of the body.
+    /// Returns the next piece of the body.
     async fn next(&mut self) -> Option<io::Result<Bytes>> {
         loop {
             if let Some(bytes) = self.queue.pop_front() {
@@ -192,7 +192,7 @@ impl Watching {
         }
     }
 
-    /// Queues what has changed since. Returns whether there was anything, or the watch ended.
+    /// Queues the changes since the last call. Returns whether there were any, or the watch ended.
     fn fill(&mut self) -> bool {
         if self.server.lock().unserved.contains(&self.ask.resource) {
             self.then = Then::End;
@@ -214,7 +214,7 @@ impl Watching {
             if self.end_bookmark_comes {
                 self.bookmark(true);
             } else {
-                // Its events continue, like those of a cache that never considers itself fresh.
+                // Events continue without the end bookmark, as from a cache that is never up to date.
                 return !changes.is_empty();
             }
             return true;
@@ -222,7 +222,7 @@ impl Watching {
         !changes.is_empty()
     }
 
-    /// The changes to send.
+    /// Returns the changes to send.
     fn changes(&self) -> Vec<Change> {
         let state = self.server.lock();
         let until = self.initial_until.unwrap_or(state.history.version);
@@ -232,7 +232,7 @@ impl Watching {
     }
 
     fn scripted_fault(&mut self) -> bool {
-        // There is no event yet that could be repeated.
+        // `Duplicate` is excluded because there is no event yet that could be repeated.
         let [which @ .., Fault::Duplicate] = &Fault::FRAME else { return false };
         let fault = self.server.lock().strike(which, &self.ask.moment, 0.0);
         fault.is_some_and(|fault| self.strike(fault, "MODIFIED", &Value::Null))
@@ -250,7 +250,7 @@ impl Watching {
         self.strike(fault, verb, object)
     }
 
-    /// Carries out the fault. Returns whether it ends the watch.
+    /// Applies the fault. Returns whether it ends the watch.
     fn strike(&mut self, fault: Fault, verb: &str, object: &Value) -> bool {
         match fault {
             Fault::GoneInStream => self.error(410, "Expired", "too old resource version"),
@@ -283,7 +283,7 @@ impl Watching {
 
     fn bookmark(&mut self, ends_initial: bool) {
         if !ends_initial && !self.changes().is_empty() {
-            // The changes come first, and the bookmark is still due.
+            // The changes are sent first, and the bookmark is still due.
             return;
         }
         self.next_bookmark = Instant::now() + BOOKMARKS;
@@ -309,7 +309,7 @@ impl Watching {
     }
 }
 
-/// The refusal of a watch's parameters, if they are invalid whatever the state.
+/// Returns the refusal of a watch whose parameters are invalid in any state.
 fn refusal(ask: &Ask) -> Option<Response<Answer>> {
     let how = ask.get("resourceVersionMatch");
     let fits = how == ask.get("sendInitialEvents").map(|_| "NotOlderThan");

@@ -11,8 +11,8 @@ use governor::{Quota, RateLimiter};
 
 use super::timers::Nanos;
 
-/// A token bucket of `burst` tokens that refills at `rate` per second. Nothing is reserved: a key without a token takes
-/// no other key's place.
+/// A token bucket of `burst` tokens that refills at `rate` per second. Tokens cannot be reserved, so a key without a
+/// token does not delay other keys.
 pub(super) struct Bucket {
     limiter: RateLimiter<NotKeyed, InMemoryState, GivenTime, StateInformationMiddleware>,
     /// Time of the next token, as of the last take. governor reports it only when a token is requested, which takes a
@@ -20,13 +20,13 @@ pub(super) struct Bucket {
     next: Nanos,
 }
 
-/// A clock that returns the time it was given, so that the core stays pure.
+/// A clock that returns the time it was given, so that the core is deterministic.
 struct GivenTime(Cell<Duration>);
 
 // === impl Bucket ===
 
 impl Bucket {
-    /// A rate of 0 counts as 1 per second, a burst of 0 as 1.
+    /// Creates a bucket. A rate of 0 counts as 1 per second, a burst of 0 as 1.
     pub(super) fn new(rate: u32, burst: u32) -> Bucket {
         let at_least_one = |number: u32| NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN);
         let quota = Quota::per_second(at_least_one(rate)).allow_burst(at_least_one(burst));
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_burst_goes_through_at_once_and_the_rest_at_the_rate() {
+    fn a_burst_is_immediate_and_later_keys_follow_the_rate() {
         let mut bucket = Bucket::new(50, 300);
         let (mut now, mut through) = (0, 0);
         while now <= 10_000_000_000 {
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn taking_without_a_token_takes_none_from_those_who_come_later() {
+    fn a_take_without_a_token_reserves_no_later_token() {
         let mut bucket = Bucket::new(1, 1);
         (0..10).for_each(|_| bucket.take(0));
         assert_eq!(bucket.next(), 1_000_000_000);

@@ -1,7 +1,7 @@
-//! Order of keys: a line per tenant and priority. Tenants are served round robin; priorities share the gets.
+//! The order of keys: a queue per tenant and priority. Tenants are served round robin; the priorities share the gets.
 //!
-//! Turns are counted in keys. So that a tenant with slow keys does not occupy all workers, it is *at its share* while
-//! that many of its keys run, and is skipped while another tenant has a key to serve.
+//! Turns are counted in keys. A tenant is *at its share* while a given number of its keys run. It is then skipped while
+//! another tenant has a key to serve, so that a tenant with slow keys does not occupy all workers.
 
 use std::collections::VecDeque;
 
@@ -24,7 +24,7 @@ struct Line {
     keys: Ends,
     /// Number of the keys.
     len: u32,
-    /// True if the tenant is in the priority's ring: always while the line has keys. If its last key moved to another
+    /// True if the tenant is in the priority's ring: always while it has keys there. If its last key moved to another
     /// priority, the tenant leaves at its turn or when the priority is empty.
     in_ring: bool,
 }
@@ -51,8 +51,8 @@ pub(super) struct FairQueue<K: Key> {
     passed_over: [u32; 3],
     /// A tenant with this many running keys is skipped.
     share: usize,
-    /// Tenants at their share. With half of the workers as the share there are three at most (one key
-    /// each of three workers), and two while a worker is free to get.
+    /// Tenants at their share. With half of the workers as the share, at most three tenants are at it (three workers
+    /// with one key each), and at most two while a worker is free.
     at_share: Vec<u32>,
 }
 
@@ -110,7 +110,7 @@ impl<K: Key> FairQueue<K> {
         }
     }
 
-    /// Keys waiting, per priority.
+    /// Returns the number of waiting keys per priority.
     pub(super) fn waiting(&self) -> [usize; 3] {
         self.waiting
     }
@@ -137,7 +137,7 @@ impl<K: Key> FairQueue<K> {
         }
     }
 
-    /// Appends an item to its tenant's line in `priority`.
+    /// Appends an item to its tenant's queue in `priority`.
     pub(super) fn push(&mut self, items: &mut Items<K>, id: u32, priority: Priority) {
         let item = items.get_mut(id);
         let at = item.tenant;
@@ -154,7 +154,7 @@ impl<K: Key> FairQueue<K> {
         self.waiting[priority.index()] += 1;
     }
 
-    /// Removes an item from its line.
+    /// Removes an item from its queue.
     pub(super) fn remove(&mut self, items: &mut Items<K>, id: u32) {
         let item = items.get(id);
         let (tenant, priority) = (item.tenant, item.priority.index());
@@ -164,7 +164,8 @@ impl<K: Key> FairQueue<K> {
         self.left(priority);
     }
 
-    /// Counts a key that left `priority`. After the last one, clears the priority's ring, since no more turns come.
+    /// Counts a key that left `priority`. After the last one, clears the priority's ring, because it has no further
+    /// turns.
     fn left(&mut self, priority: usize) {
         self.waiting[priority] -= 1;
         while self.waiting[priority] == 0
@@ -193,7 +194,7 @@ impl<K: Key> FairQueue<K> {
         *running -= 1;
     }
 
-    /// Takes the next item. `retries`: whether it can be of [`Priority::Retry`].
+    /// Takes the next item. `retries` permits items of [`Priority::Retry`].
     ///
     /// If all tenants with keys are at their share, they are served in the usual order. So a waiting key can be taken
     /// at any time, and the end of a run need not wake a worker.
@@ -280,7 +281,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tenants_whose_keys_have_left_a_priority_do_not_stay_in_its_ring() {
+    fn tenants_without_keys_in_a_priority_leave_its_ring() {
         let (mut queues, mut items) = (FairQueue::new(1), Items::new());
         for name in 0..100_u32 {
             let tenant = queues.enter(&name);

@@ -25,9 +25,9 @@ use super::timers::Nanos;
 
 /// Number of pauses of a thread that finds the lock taken; 0.1 to 0.2 ms in total.
 const PAUSES: u32 = 5;
-/// The first pause in spins: 1.5 to 6 µs, at least ten times as long as the lock is taken. The owner's next operations are
-/// faster while the lock and its data stay in the caches of its processor: 4 workers on two cores take 237 ns per key
-/// instead of 340 (`cargo bench --bench workqueue`).
+/// The first pause in spins: 1.5 to 6 µs, at least ten times as long as the lock is held. The owner's next operations
+/// are faster while the lock and its data stay in the caches of its processor: 4 workers on two cores take 237 ns per
+/// key instead of 340 (`cargo bench --bench workqueue`).
 const FIRST_PAUSE: u32 = 128;
 
 /// A queue of keys. Cheap to clone; all clones share one queue.
@@ -80,7 +80,7 @@ enum Found<K: Key> {
 /// A waiting worker, counted until this is dropped.
 struct Waiting<'a, K: Key> {
     queue: &'a WorkQueue<K>,
-    /// False if the wait is cancelled. The worker can have been woken for a key that another worker has to take now.
+    /// False if the wait is cancelled. The worker can have been woken for a key that another worker must take now.
     has_ended: bool,
 }
 
@@ -194,7 +194,7 @@ impl<K: Key> WorkQueue<K> {
         let now = self.now();
         let mut state = self.lock();
         let worked = before.as_ref().map(|before| state.queue.done(now, before.id));
-        // This worker may be the one that slept until the next deadline: another has to take over.
+        // This worker can have slept until the next deadline; then another worker must take over.
         let is_awaited = state.waiting > 0
             && state.queue.next_deadline().is_some_and(|deadline| deadline <= now);
         let found = match state.queue.take(now) {
@@ -258,7 +258,7 @@ impl<K: Key> WorkQueue<K> {
         self.change(|queue, now| queue.snapshot(now))
     }
 
-    /// Shuts the queue down: no key is accepted or handed out, and waiting keys are forgotten.
+    /// Shuts the queue down: no key is accepted or returned, and waiting keys are forgotten.
     pub fn shut_down(&self) {
         self.change(|queue, now| queue.shut_down(now));
         self.shared.wake.notify_one();
@@ -347,12 +347,12 @@ async fn let_another_go_first() {
 // === impl WorkItem ===
 
 impl<K: Key> WorkItem<K> {
-    /// The key.
+    /// Returns the key.
     pub fn key(&self) -> &K {
         &self.key
     }
 
-    /// The priority it was taken from.
+    /// Returns the priority it was taken from.
     pub fn priority(&self) -> Priority {
         self.priority
     }

@@ -26,14 +26,14 @@ pub(super) struct Item<K> {
     pub(super) key: Option<K>,
     /// Time of the first request for the wanted run. Meaningful while QUEUED or DIRTY.
     pub(super) asked_at: Nanos,
-    /// Due time of its timer, or NEVER: its retry or requeue, or in [`Priority::Retry`] the end of its patience with
-    /// the overall rate.
+    /// Due time of its timer, or NEVER: its retry or requeue, or in [`Priority::Retry`] the time from which the overall
+    /// rate no longer delays it.
     pub(super) due: Nanos,
     /// Index into the tenants.
     pub(super) tenant: u32,
-    /// While QUEUED, the previous item in the tenant's line, unless it is the first.
+    /// While QUEUED, the previous item in the tenant's queue, unless it is the first.
     pub(super) prev: u32,
-    /// While QUEUED, the next item in the tenant's line.
+    /// While QUEUED, the next item in the tenant's queue.
     pub(super) next: u32,
     /// Consecutive failures, each after the backoff of the previous one.
     pub(super) failures: u8,
@@ -45,7 +45,7 @@ pub(super) struct Item<K> {
     pub(super) wanted: Priority,
 }
 
-/// In a line.
+/// In a queue.
 pub(super) const QUEUED: u8 = 1;
 /// Taken, not done.
 pub(super) const PROCESSING: u8 = 2;
@@ -70,8 +70,8 @@ pub(super) struct Items<K> {
     /// Every item with a key.
     table: HashTable<u32>,
     /// Items of finished keys, each in the slot of its hash until another replaces it. A finished key is often
-    /// requested again soon, when the watch reports what its run wrote. It is then found without a table lookup, which
-    /// among a million keys is a cache miss.
+    /// requested again soon, when the watch reports the writes of its run. It is then found without a table lookup,
+    /// which among a million keys is a cache miss.
     idle: Box<[u32; PLACES]>,
     idle_len: usize,
     hasher: DefaultHashBuilder,
@@ -127,7 +127,7 @@ impl<K: Key> Items<K> {
         }
     }
 
-    /// Keys with state.
+    /// Returns the number of keys with state.
     pub(super) fn len(&self) -> usize {
         self.table.len() - self.idle_len
     }
@@ -138,7 +138,7 @@ impl<K: Key> Items<K> {
         (!self.get(id).is(IDLE)).then_some(id)
     }
 
-    /// Returns the item of a key, which is no longer idle.
+    /// Returns the item of a key and ends its idle state.
     pub(super) fn enter(&mut self, key: &K) -> Option<u32> {
         let hash = self.hasher.hash_one(key);
         let id = self.look(hash, key)?;
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_item_is_free_once_another_takes_its_place() {
+    fn an_idle_item_is_freed_when_another_replaces_it() {
         let mut items = three();
         let freed: Vec<u32> = (0..3).filter_map(|id| items.retire(id)).collect();
         assert_eq!((items.len(), freed.len()), (0, 3 - items.idle_len));
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_item_that_is_wanted_again_is_not_freed_for_others() {
+    fn a_requested_item_is_no_longer_idle_and_is_not_freed() {
         let mut items = three();
         items.retire(0);
         assert_eq!((items.find(&(0, 0)), items.enter(&(0, 0))), (None, Some(0)));
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn an_item_beyond_its_key_is_32_bytes() {
+    fn an_item_takes_32_bytes_beyond_its_key() {
         assert_eq!(size_of::<Item<Box<u8>>>() - size_of::<Box<u8>>(), 32);
     }
 }

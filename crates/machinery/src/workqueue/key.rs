@@ -11,7 +11,7 @@ pub trait Key: Clone + Eq + Hash + Debug + Send + Sync + 'static {
     /// The owner of the work. Tenants are served round robin.
     type Tenant: Clone + Eq + Hash + Send + Sync + 'static;
 
-    /// The tenant of this key. Equal keys have equal tenants.
+    /// Returns the tenant of this key. Equal keys must have equal tenants.
     fn tenant(&self) -> &Self::Tenant;
 }
 
@@ -38,7 +38,7 @@ impl Priority {
     /// eight is enough to finish an initial list under load, and costs urgent keys at most an eighth of the speed.
     pub const MAX_INTERVALS: [u32; 3] = [16, 8, 1];
 
-    /// A static word, for metric labels.
+    /// Returns a static word for metric labels.
     pub fn as_str(self) -> &'static str {
         match self {
             Priority::Retry => "retry",

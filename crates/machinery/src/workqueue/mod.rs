@@ -10,8 +10,8 @@
 //! - [`Priority::High`] goes first, but while they have keys, one get in 8 is for [`Priority::Low`] and one in 16 for
 //!   [`Priority::Retry`] (one get later if both are due at once).
 //! - A tenant that occupies half of the workers ([`WorkQueue::with_workers`]; rounded down, at least one) gets no other
-//!   while a tenant that occupies fewer has a key in any priority. It keeps its turn; the two bounds on turns hold
-//!   among the others. If no other tenant waits, it can have all workers: runs are not interrupted.
+//!   worker while a tenant that occupies fewer has a key in any priority. It keeps its turn; the two bounds on turns
+//!   hold among the others. If no other tenant waits, it can occupy all workers: runs are not interrupted.
 //! - A failure delays a key by `base · 2ⁿ` (5 ms to 1000 s) plus a jitter of at most 10 %, where n is the number of
 //!   consecutive failures before it. Only failures spaced by a backoff count: events from outside make a key ready at
 //!   once, and failures of these runs do not raise n.
@@ -20,17 +20,17 @@
 //! - An overall rate limits retries after the second consecutive failure. First runs, first retries and keys requested
 //!   from outside do not wait for it. It is shared round robin by tenants, reserves nothing ahead of time, and delays
 //!   no key longer than [`Limits::retry_patience`].
-//! - [`Retry::at_least`] (a Retry-After) is observed in full, whatever events arrive, unless the key is forgotten.
+//! - [`Retry::at_least`] (a Retry-After) is observed in full, regardless of events, unless the key is forgotten.
 //! - One key wakes one worker. Timers need no task of their own.
 //! - A waiting key costs about 50 bytes beyond itself, and 35 more with a timer (`cargo bench --bench workqueue`).
 //!   Memory never shrinks below its peak. Up to 256 finished keys stay cached without state.
 //!
-//! Items are linked instead of stored in a map per tenant. With a `HashMap` of keys, a `BTreeMap` per tenant and one of
-//! timers, a key with 100,000 others waiting took twice as long as in client-go's queue, and a delayed key up to 180
-//! bytes.
+//! Items are linked instead of stored in a map per tenant. A design with a `HashMap` of keys, a `BTreeMap` per tenant
+//! and one of timers was slower and larger: a key with 100,000 others waiting took twice as long as in client-go's
+//! queue, and a delayed key took up to 180 bytes.
 //!
-//! Two pure layers, which receive the time as an argument: `queue` and, on top of it, `rate_limited`. `handle` adds the
-//! lock and wakes workers.
+//! There are two layers without locks or clocks: `queue` and, on top of it, `rate_limited`. `handle` adds the lock and
+//! wakes workers.
 
 mod key;
 mod items;

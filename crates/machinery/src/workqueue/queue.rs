@@ -18,12 +18,12 @@ use super::items::{DIRTY, HELD, Items, PROCESSING, QUEUED, RETRY_DUE};
 use super::key::{Key, Priority};
 use super::timers::Nanos;
 
-/// A run that a worker gets.
+/// A run that a worker received.
 pub(super) struct Next<K> {
     pub(super) id: u32,
     pub(super) key: K,
     pub(super) priority: Priority,
-    /// Since the run was requested.
+    /// Time since the run was requested.
     pub(super) waited: Duration,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Queue<K: Key> {
 // === impl Queue ===
 
 impl<K: Key> Queue<K> {
-    /// `share`: while another tenant waits, a tenant with this many running keys is skipped.
+    /// Creates a queue. While another tenant waits, a tenant with `share` running keys is skipped.
     pub(super) fn new(share: usize) -> Queue<K> {
         Queue { items: Items::new(), fair: FairQueue::new(share), runs: HashMap::new() }
     }
@@ -92,7 +92,7 @@ impl<K: Key> Queue<K> {
         self.fair.push(&mut self.items, id, priority);
     }
 
-    /// Takes the next key. `retries`: whether it can be of [`Priority::Retry`].
+    /// Takes the next key. `retries` permits keys of [`Priority::Retry`].
     pub(super) fn take(&mut self, now: Nanos, retries: bool) -> Option<Next<K>> {
         let id = self.fair.pop(&mut self.items, retries)?;
         self.runs.insert(id, now);
@@ -106,7 +106,7 @@ impl<K: Key> Queue<K> {
         Some(Next { id, key, priority, waited })
     }
 
-    /// Ends a run and returns its duration. The caller settles or releases the item.
+    /// Ends a run and returns its duration. The caller must then queue or release the item.
     pub(super) fn done(&mut self, now: Nanos, id: u32) -> Duration {
         let item = self.items.get_mut(id);
         item.clear(PROCESSING);
@@ -148,7 +148,7 @@ impl<K: Key> Queue<K> {
         }
     }
 
-    /// Items being processed and when their runs began, in no particular order.
+    /// Returns the items being processed and the starts of their runs, in no particular order.
     pub(super) fn in_process(&self) -> impl Iterator<Item = (u32, Nanos)> {
         self.runs.iter().map(|(id, began)| (*id, *began))
     }

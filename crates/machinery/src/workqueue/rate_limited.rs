@@ -1,9 +1,9 @@
 //! The second layer: delayed keys, and retries with a backoff and an overall rate.
 //!
 //! A retry is *pending* from the failure until its backoff has passed. Then it is queued: after the first failure in
-//! the priority the key was taken from, after further ones in [`Priority::Retry`], which the overall rate limits.
-//! There, the key's timer is the end of its patience, after which it moves to [`Priority::Low`]. So a timer means
-//! "pending" unless the key is queued in [`Priority::Retry`].
+//! the priority that the key was taken from, after further failures in [`Priority::Retry`], which the overall rate
+//! limits. There, the key's timer is the end of that limit ([`Limits::retry_patience`]): the key then moves to
+//! [`Priority::Low`]. So a timer means "pending" unless the key is queued in [`Priority::Retry`].
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub(super) struct RateLimited<K: Key> {
 // === impl RateLimited ===
 
 impl<K: Key> RateLimited<K> {
-    /// `workers`: number of workers. One tenant gets half of them while another waits.
+    /// Creates a queue for this number of workers. While another tenant waits, one tenant gets at most half of them.
     pub(super) fn new(limits: Limits, workers: usize) -> RateLimited<K> {
         RateLimited {
             queue: Queue::new((workers / 2).max(1)),
@@ -198,7 +198,7 @@ impl<K: Key> RateLimited<K> {
     /// Requests a run for a reason other than a failure.
     fn ask(&mut self, now: Nanos, id: u32, priority: Priority) {
         if self.is_throttled(id) {
-            // The overall rate no longer applies to it, so it needs no patience.
+            // The overall rate no longer applies to the key.
             self.cancel_retry(id);
         }
         self.mark(now, id, priority);
@@ -213,7 +213,7 @@ impl<K: Key> RateLimited<K> {
         let item = queue.items.get_mut(id);
         item.clear(HELD);
         if item.is(QUEUED) {
-            // Either its patience has run out, or another request came before the retry.
+            // Either the overall rate has delayed it for too long, or another request came before the retry.
             queue.mark(due, id, Priority::Low);
         } else if item.is(PROCESSING) {
             item.set(RETRY_DUE);
@@ -276,14 +276,14 @@ impl<K: Key> RateLimited<K> {
         self.bucket.next() <= self.now
     }
 
-    /// Keys queued, by priority.
+    /// Returns the number of queued keys per priority.
     pub(super) fn depth(&self) -> [usize; 3] {
         self.queue.fair.waiting()
     }
 
-    /// Number of timers set.
+    /// Returns the number of timers set.
     pub(super) fn delayed(&self) -> usize {
-        // A queued retry's timer is its patience, not a delay.
+        // The timer of a queued retry limits its wait for the overall rate and is not a delay.
         self.timers.len().saturating_sub(self.depth()[Priority::Retry.index()])
     }
 
@@ -291,12 +291,12 @@ impl<K: Key> RateLimited<K> {
         self.queue.processing()
     }
 
-    /// Keys with state.
+    /// Returns the number of keys with state.
     pub(super) fn known(&self) -> usize {
         self.queue.items.len()
     }
 
-    /// The current state.
+    /// Returns the current state.
     pub(super) fn snapshot(&mut self, now: Nanos) -> Snapshot<K> {
         let now = self.fire(now);
         let queue = &self.queue;
@@ -320,7 +320,7 @@ impl<K: Key> RateLimited<K> {
         }
     }
 
-    /// Shuts the queue down: no key is accepted or handed out and no timer fires.
+    /// Shuts the queue down: no key is accepted or returned, and no timer fires.
     pub(super) fn shut_down(&mut self, now: Nanos) {
         self.fire(now);
         self.is_shut_down = true;

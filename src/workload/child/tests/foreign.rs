@@ -56,7 +56,7 @@ fn foreign_objects_keep_key_identity_and_owner() {
 }
 
 #[test]
-fn a_child_that_nothing_controls_is_kept_if_its_record_and_labels_are_ours() {
+fn an_uncontrolled_object_with_our_record_and_labels_is_kept() {
     let mut object = deployment(&Value::Null);
     object["metadata"].as_object_mut().unwrap().remove("ownerReferences");
     object["metadata"]["labels"] = json!({
@@ -77,7 +77,7 @@ fn a_child_that_nothing_controls_is_kept_if_its_record_and_labels_are_ours() {
 }
 
 #[test]
-fn children_of_every_kind_and_version_are_kept_whole() {
+fn owned_objects_of_every_kind_and_version_are_kept() {
     for owner in [
         owner("app.example.com/v1", "App", "shop"),
         owner("app.example.com/v2", "App", "shop"),
@@ -105,7 +105,7 @@ fn the_order_of_fields_on_the_wire_does_not_matter() {
 }
 
 #[test]
-fn an_object_that_does_not_fit_is_only_an_error_if_it_is_ours() {
+fn an_undecodable_object_is_an_error_only_if_owned() {
     let decode = |owner: &Value| {
         let mut object = deployment(owner);
         object["spec"]["replicas"] = json!("many");

@@ -1,9 +1,9 @@
-//! The table of docs/REASONS.md: states of children, and the conditions that follow.
+//! The table of docs/REASONS.md: states of owned objects, and the resulting conditions.
 //!
-//! Each row makes the children of a custom resource as the API server would send them, and holds
-//! what the status says about them. `table.md` is written from the rows.
+//! Each row has the owned objects of a custom resource as the API server would send them, and the expected
+//! conditions. `table.md` is generated from the rows.
 
-// A table is as long as it has rows, and reads better with values in place.
+// The table is long, and fixtures read better with values in place.
 #![allow(clippy::too_many_lines, clippy::needless_pass_by_value)]
 
 use std::fmt::Write as _;
@@ -23,7 +23,7 @@ use crate::workload::pod_state::{NodeState, PodState};
 use crate::workload::reconciliation::{Found, failure};
 use crate::workload::{DaemonSet, DaemonSetSpec, Deployment};
 
-/// A state of children, and what the status says about it.
+/// A state of owned objects, and the expected conditions.
 struct Row {
     /// The kind, and the state in words.
     state: (&'static str, &'static str),
@@ -61,7 +61,7 @@ fn without_replica_set() -> Value {
     with_condition(status, 1, "False", "ReplicaSetCreateError", message)
 }
 
-/// None of two pods serves, and the Deployment says so.
+/// The status of a Deployment whose two pods are not available.
 fn down() -> Value {
     let mut status = changed(json!({"readyReplicas": 0, "availableReplicas": 0,
         "unavailableReplicas": 2}));
@@ -88,7 +88,7 @@ fn refused(mut status: Value, message: &str) -> Value {
     status
 }
 
-/// Kubernetes' counts of a DaemonSet: where it belongs, exists, is up to date, and is ready.
+/// Node counts of a DaemonSet: desired, current, up to date, and ready.
 fn nodes([desired, current, updated, ready]: [i32; 4]) -> Value {
     json!({"observedGeneration": 1, "desiredNumberScheduled": desired,
         "currentNumberScheduled": current, "updatedNumberScheduled": updated,
@@ -146,7 +146,7 @@ fn evicted() -> Vec<PodState> {
     [named("cart-0", ended(1)), named("cart-1", ended(30)), named("cart-2", new)].concat()
 }
 
-/// A native sidecar that is not ready, beside a container that is.
+/// A native sidecar that is not ready, and a container that is.
 fn with_a_sidecar() -> Value {
     let running = json!({"running": {"startedAt": "2026-01-01T00:00:00Z"}});
     json!({"phase": "Running",
@@ -157,7 +157,7 @@ fn with_a_sidecar() -> Value {
             "state": running}]})
 }
 
-/// A daemon's pod of the former template, which may take 60 s to end.
+/// A daemon's pod of the previous template, with a grace period of 60 s.
 fn terminating() -> Vec<PodState> {
     let pod = json!({"metadata": {"name": "syslog-1", "namespace": "default",
             "deletionTimestamp": "2026-01-01T00:00:00Z"},
@@ -202,7 +202,7 @@ fn daemon_since(since: &str) -> Vec<PodState> {
     named("syslog-1", status)
 }
 
-/// The same, with a status that says this about the same generation.
+/// The same, with a status that reports this for the same generation.
 fn known<'a>(context: Context<'a>, level: Level, reason: Reason, message: &str) -> Context<'a> {
     // As it would have been reported.
     let rollout = match (context.completed, level) {
@@ -219,7 +219,7 @@ fn without_lists(context: Context<'_>) -> Context<'_> {
     Context { evidence: Evidence::failed(), ..context }
 }
 
-/// The same, five minutes after the status said so first.
+/// The same, five minutes after the status first reported the problem.
 fn lasting(context: Context<'_>) -> Context<'_> {
     Context { lasting: STALLED_AFTER, ..context }
 }
@@ -248,7 +248,7 @@ fn of_memcached(status: Value, context: Context<'_>) -> Vec<Condition> {
     reported(Some(&child), health, None)
 }
 
-/// A Memcached of two, one of whose pods was replaced and is ready, though not for long.
+/// A Memcached of two. One pod was replaced and has just become ready.
 fn that_waits() -> Vec<Condition> {
     let mut status = changed(json!({"availableReplicas": 1, "unavailableReplicas": 1}));
     status["conditions"][0]["status"] = json!("False");
@@ -258,21 +258,22 @@ fn that_waits() -> Vec<Condition> {
     reported(Some(&child), health, None)
 }
 
-/// The same of a GenericDaemon on two nodes.
+/// The same for a GenericDaemon on two nodes.
 fn of_daemon_that_waits() -> Vec<Condition> {
     let mut status = nodes([2, 2, 2, 2]);
     status["numberAvailable"] = json!(1);
     of_daemon_with(status, context(COMPLETED, Vec::new()), Some(30))
 }
 
-/// The same with a Deployment that a person has paused.
+/// The same with a Deployment that a user has paused.
 fn held(status: Value, state: (bool, u64)) -> Vec<Condition> {
     let child = deployment(true, status);
     let health = Health::of_deployment(&child, &context(state, Vec::new()));
     reported(Some(&child), health, None)
 }
 
-/// A Memcached whose Deployment could not be written, and has this status if there is one.
+/// A Memcached whose Deployment could not be written. `status` is that of the stored Deployment, if it
+/// exists.
 fn unwritten(problem: &Problem, status: Option<Value>) -> Vec<Condition> {
     let child = status.map(|status| deployment(false, status));
     let failure = failure(problem);
@@ -370,11 +371,11 @@ fn rollouts() -> Vec<Row> {
              kube-controller-manager run?",
         ),
         row(
-            (M, "completed, then a new pod has to be ready for minReadySeconds"),
+            (M, "completed, then a new pod must first be ready for minReadySeconds"),
             that_waits(),
             "F F F F T -",
             "RollingOut",
-            "1 of 2 replicas are available: a new one has to be ready for minReadySeconds first",
+            "1 of 2 replicas are available: new pods must first be ready for minReadySeconds",
         ),
         row(
             (A, "the Deployment's status is of an older generation"),
@@ -391,7 +392,7 @@ fn rollouts() -> Vec<Row> {
             "cannot update Deployment",
         ),
         row(
-            (M, "rollout under way"),
+            (M, "rollout in progress"),
             of_memcached(starting(), fine(UNDER_WAY)),
             "F F T F T -",
             "RollingOut",
@@ -405,28 +406,28 @@ fn rollouts() -> Vec<Row> {
             "All 2 replicas are ready",
         ),
         row(
-            (M, "rollout under way for 30 s without progress, and a container crashes"),
+            (M, "rollout in progress for 30 s without progress, and a container crashes"),
             of_memcached(starting(), context(STUCK, pod(waiting("CrashLoopBackOff")))),
             "F F T T T -",
             "CrashLoopBackOff",
             "Pod cart-1 crashes: container memcached (exit code 3)",
         ),
         row(
-            (M, "rollout under way for 30 s without progress, and an image cannot be pulled"),
+            (M, "rollout in progress for 30 s without progress, and an image cannot be pulled"),
             of_memcached(starting(), context(STUCK, pod(waiting("ImagePullBackOff")))),
             "F F T T T -",
             "ImagePullFailed",
             "Pod cart-1 cannot pull image memcached:typo",
         ),
         row(
-            (M, "rollout under way for 30 s without progress, and a container cannot be started"),
+            (M, "rollout in progress for 30 s without progress, and a container cannot be started"),
             of_memcached(starting(), context(STUCK, pod(waiting("CreateContainerConfigError")))),
             "F F F T - T",
             "ContainerFailed",
             "Pod cart-1 cannot start container memcached: it runs as root",
         ),
         row(
-            (M, "rollout under way for 30 s without progress, and no pod shows why"),
+            (M, "rollout in progress for 30 s without progress, and no pod shows why"),
             of_memcached(starting(), fine(STUCK)),
             "F F T F T -",
             "RollingOut",
@@ -462,7 +463,7 @@ fn rollouts() -> Vec<Row> {
             "No progress for 600 seconds: 1 of 2 replicas are ready",
         ),
         row(
-            (M, "rollout under way for 30 s without progress, and a readiness gate is not open"),
+            (M, "rollout in progress for 30 s without progress, and a readiness gate is not open"),
             of_memcached(starting(), context(STUCK, pod(gated()))),
             "F F T F T -",
             "RollingOut",
@@ -591,7 +592,7 @@ fn afterwards() -> Vec<Row> {
             after(pod(waiting("InvalidImageName"))),
             "F F F T - T",
             "ImagePullFailed",
-            "Pod cart-1 cannot pull image memcached:typo: that is no image's name",
+            "Pod cart-1 cannot pull image memcached:typo: the image name is invalid",
         ),
         row(
             (M, "completed, then a sidecar is not ready"),
@@ -641,7 +642,7 @@ fn afterwards() -> Vec<Row> {
             after(evicted()),
             "F F F T - -",
             "PodsEvicted",
-            "Pod cart-1 was evicted; another one is to replace it",
+            "Pod cart-1 was evicted; its replacement is not ready",
         ),
         row(
             (M, "completed, then a quota refuses to replace a pod"),
@@ -666,7 +667,7 @@ fn writes() -> Vec<Row> {
     let serving = deployment(false, rolled_out(2));
     let lost = deployment(false, down());
     let crashing_while_paused = Health {
-        beside: Some((Reason::CrashLoopBackOff, "Pod cart-1 crashes".to_owned())),
+        paused_problem: Some((Reason::CrashLoopBackOff, "Pod cart-1 crashes".to_owned())),
         ..Health::paused(true)
     };
     let key = ObjectKey::new("default", "memcached-sample");
@@ -697,12 +698,12 @@ fn writes() -> Vec<Row> {
             "Unable to find MEMCACHED_IMAGE",
         ),
         row(
-            (M, "somebody keeps deleting the Deployment"),
+            (M, "another client keeps deleting the Deployment"),
             unwritten(&deleted, None),
             "F F F T T -",
             "Contested",
-            "Somebody keeps deleting Deployment memcached-sample; it is created a few times a minute \
-             only. The API server's audit log tells who it is",
+            "Another client keeps deleting Deployment memcached-sample, so the operator creates it only a few \
+             times a minute. The audit log of the API server shows the client",
         ),
         row(
             (M, "paused by annotation; the pods serve"),
@@ -764,42 +765,42 @@ fn daemons() -> Vec<Row> {
             "Waiting for the DaemonSet controller",
         ),
         row(
-            (G, "rollout under way"),
+            (G, "rollout in progress"),
             of_daemon(nodes([2, 2, 1, 1]), fine(COMPLETED)),
             "F F T F T -",
             "RollingOut",
-            "1 of 2 nodes have the daemon of this generation",
+            "The daemon is up to date on 1 of 2 nodes",
         ),
         row(
             (G, "rollout completed"),
             of_daemon(nodes([2, 2, 2, 2]), fine(UNDER_WAY)),
             "T T F F - -",
             "AllNodesReady",
-            "The daemon is ready on all 2 nodes where it belongs",
+            "The daemon is ready on all 2 desired nodes",
         ),
         row(
-            (G, "rollout under way with progress, and a container has crashed for 30 s"),
+            (G, "rollout in progress with progress, and a container has crashed for 30 s"),
             of_daemon(nodes([9, 9, 5, 4]), under_way(daemon_since("00:00"))),
             "F F T T T -",
             "CrashLoopBackOff",
             "Pod syslog-1 crashes: container daemon (exit code 3)",
         ),
         row(
-            (G, "rollout under way with progress, and a container has just crashed"),
+            (G, "rollout in progress with progress, and a container has just crashed"),
             of_daemon(nodes([9, 9, 5, 4]), under_way(daemon_since("00:50"))),
             "F F T F T -",
             "RollingOut",
-            "5 of 9 nodes have the daemon of this generation",
+            "The daemon is up to date on 5 of 9 nodes",
         ),
         row(
-            (G, "rollout under way for 30 s without progress, and a container crashes"),
+            (G, "rollout in progress for 30 s without progress, and a container crashes"),
             of_daemon(nodes([2, 2, 2, 0]), context(STUCK, daemon("CrashLoopBackOff"))),
             "F F T T T -",
             "CrashLoopBackOff",
             "Pod syslog-1 crashes: container daemon (exit code 3)",
         ),
         row(
-            (G, "rollout under way for 30 s without progress, and an image cannot be pulled"),
+            (G, "rollout in progress for 30 s without progress, and an image cannot be pulled"),
             of_daemon(nodes([2, 2, 2, 0]), context(STUCK, daemon("ImagePullBackOff"))),
             "F F T T T -",
             "ImagePullFailed",
@@ -808,7 +809,7 @@ fn daemons() -> Vec<Row> {
         row(
             (
                 G,
-                "rollout under way for 30 s without progress: a quota or Pod Security refuses pods",
+                "rollout in progress for 30 s without progress: a quota or Pod Security refuses pods",
             ),
             of_daemon(nodes([2, 0, 0, 0]), refusal()),
             "F F T T T -",
@@ -824,18 +825,18 @@ fn daemons() -> Vec<Row> {
              kube-controller-manager run?",
         ),
         row(
-            (G, "completed, then a new pod has to be ready for minReadySeconds"),
+            (G, "completed, then a new pod must first be ready for minReadySeconds"),
             of_daemon_that_waits(),
             "F F F F T -",
             "RollingOut",
-            "1 of 2 nodes have the daemon available: a new one has to be ready for minReadySeconds first",
+            "The daemon is available on 1 of 2 nodes: new pods must first be ready for minReadySeconds",
         ),
         row(
-            (G, "rollout under way for 30 s without progress, and nothing shows why"),
+            (G, "rollout in progress for 30 s without progress, and nothing shows why"),
             of_daemon(nodes([2, 2, 2, 1]), fine(STUCK)),
             "F F T T T -",
             "ProgressDeadlineExceeded",
-            "No progress for 30 seconds: 1 of 2 nodes have the daemon available",
+            "No progress for 30 seconds: The daemon is available on 1 of 2 nodes",
         ),
         row(
             (G, "completed, then a container crashes"),
@@ -863,14 +864,14 @@ fn daemons() -> Vec<Row> {
             of_daemon(nodes([2, 1, 1, 1]), fine(COMPLETED)),
             "F F F T - -",
             "ReplicasUnavailable",
-            "1 of 2 nodes have the daemon",
+            "The daemon runs on 1 of 2 nodes",
         ),
         row(
-            (G, "rollout under way for 40 s, while a pod may take 60 s to end"),
+            (G, "rollout in progress for 40 s, while a pod may take 60 s to end"),
             of_daemon(nodes([2, 2, 1, 1]), context((false, 40), terminating())),
             "F F T F T -",
             "RollingOut",
-            "1 of 2 nodes have the daemon of this generation",
+            "The daemon is up to date on 1 of 2 nodes",
         ),
         row(
             (G, "a container crashes, and a node joins"),
@@ -914,7 +915,7 @@ fn daemons() -> Vec<Row> {
             of_daemon(nodes([2, 2, 2, 2]), seen(vec![node("node-1", "", ""), taint("node-3")])),
             "T T F F - -",
             "AllNodesReady",
-            "The daemon is ready on all 2 nodes where it belongs; taint dedicated:NoSchedule of node \
+            "The daemon is ready on all 2 desired nodes; taint dedicated:NoSchedule of node \
              node-3 keeps the daemon out",
         ),
         row(
@@ -922,14 +923,14 @@ fn daemons() -> Vec<Row> {
             of_daemon(nodes([2, 2, 2, 2]), seen(vec![node("node-1", "", ""), lost("node-3")])),
             "T T F F - -",
             "AllNodesReady",
-            "The daemon is ready on all 2 nodes where it belongs; Node node-3 does not report",
+            "The daemon is ready on all 2 desired nodes; Node node-3 does not report",
         ),
         row(
             (G, "completed, then two of 200 nodes are not ready"),
             of_daemon(nodes([200, 200, 200, 198]), context(COMPLETED, daemon("CrashLoopBackOff"))),
             "T T F F - -",
             "MostNodesReady",
-            "The daemon is ready on 198 of 200 nodes where it belongs; not on node-1",
+            "The daemon is ready on 198 of 200 desired nodes; not on node-1",
         ),
         row(
             (G, "completed, then three of 200 nodes are not ready"),
@@ -943,14 +944,14 @@ fn daemons() -> Vec<Row> {
             of_daemon(nodes([200, 200, 198, 200]), fine(COMPLETED)),
             "F T T F T -",
             "RollingOut",
-            "198 of 200 nodes have the daemon of this generation",
+            "The daemon is up to date on 198 of 200 nodes",
         ),
         row(
             (G, "completed, then one of 101 nodes does not report"),
             of_daemon(of_many(), seen(vec![node("node-1", "", ""), lost("node-3")])),
             "T T F F - -",
             "MostNodesReady",
-            "The daemon is ready on 100 nodes where it belongs; Node node-3 does not report",
+            "The daemon is ready on 100 desired nodes; Node node-3 does not report",
         ),
         row(
             (G, "a taint closes one of three nodes, where the daemon runs"),
@@ -960,16 +961,16 @@ fn daemons() -> Vec<Row> {
             ),
             "T T F F - -",
             "AllNodesReady",
-            "The daemon is ready on all 2 nodes where it belongs; taint dedicated:NoSchedule of node \
+            "The daemon is ready on all 2 desired nodes; taint dedicated:NoSchedule of node \
              node-3 keeps the daemon out",
         ),
         row(
-            (G, "it runs on a node where it does not belong, and nodes may not be listed"),
+            (G, "it runs on a node that should not run it, and the operator cannot list nodes"),
             of_daemon(more(), answered(Answer::NotPermitted)),
             "T T F F - -",
             "AllNodesReady",
-            "The daemon is ready on all 2 nodes where it belongs; 1 more run it, which a taint may \
-             keep it from: the operator may not list nodes",
+            "The daemon is ready on all 2 desired nodes; 1 more nodes run it, possibly \
+             despite a taint: the operator cannot list nodes",
         ),
         row(
             (G, "no node that has the label reports"),
@@ -986,18 +987,15 @@ fn daemons() -> Vec<Row> {
             "No node has the label logs; kubectl label node NODE logs=true",
         ),
         row(
-            (G, "no pod is wanted anywhere, and nodes may not be listed"),
+            (G, "no pod is desired, and the operator cannot list nodes"),
             of_daemon(nodes([0; 4]), answered(Answer::NotPermitted)),
             "T T F F - -",
             "NoMatchingNodes",
-            "No node has the label logs, or taints keep the daemon from all of them: the operator may \
-             not list nodes",
+            "No node has the label logs, or taints keep the daemon out of all of them: the operator \
+             cannot list nodes",
         ),
         row(
-            (
-                G,
-                "no pod is wanted anywhere, nodes may not be listed, and its pods are on lost nodes",
-            ),
+            (G, "no pod is desired, the operator cannot list nodes, and pods are on lost nodes"),
             of_daemon(
                 {
                     let mut status = nodes([0; 4]);
@@ -1018,11 +1016,11 @@ fn daemons() -> Vec<Row> {
             "Pod syslog-1 is on node node-1, which does not report",
         ),
         row(
-            (G, "no pod is wanted anywhere, and the list of nodes fails"),
+            (G, "no pod is desired, and the list of nodes fails"),
             of_daemon(nodes([0; 4]), without_lists(fine(UNDER_WAY))),
             "F F T F T -",
             "RollingOut",
-            "The daemon belongs on no node; the nodes cannot be listed at the moment",
+            "No node should run the daemon; the operator cannot list the nodes at the moment",
         ),
         row(
             (G, "a taint keeps the daemon from every node with the label"),
@@ -1049,14 +1047,14 @@ fn daemons() -> Vec<Row> {
             tainted,
         ),
         row(
-            (G, "nodes are open to the daemon, and no pod is wanted for 30 s"),
+            (G, "nodes can run the daemon, and no pod is desired for 30 s"),
             of_daemon(
                 nodes([0; 4]),
                 Context { idle: Duration::from_secs(30), ..seen(vec![node("node-1", "", "")]) },
             ),
             "F F T T T -",
             "ProgressDeadlineExceeded",
-            "Nodes are open to the daemon, and the DaemonSet controller counts none",
+            "Nodes can run the daemon, but the DaemonSet controller counts none",
         ),
         row(
             (G, "the same, and the list of nodes fails"),
@@ -1066,12 +1064,12 @@ fn daemons() -> Vec<Row> {
                     fine(STUCK),
                     Level::Degraded,
                     Reason::ProgressDeadlineExceeded,
-                    "Nodes are open to the daemon, and the DaemonSet controller counts none",
+                    "Nodes can run the daemon, but the DaemonSet controller counts none",
                 )),
             ),
             "F F T T T -",
             "ProgressDeadlineExceeded",
-            "Nodes are open to the daemon, and the DaemonSet controller counts none",
+            "Nodes can run the daemon, but the DaemonSet controller counts none",
         ),
     ]
 }
@@ -1087,7 +1085,7 @@ fn scaled_to_zero() -> Row {
     let found = found(Some(&child), health);
     let status = memcached::status(&memcached, &found, Vec::new(), Time::new(0));
     let conditions = status.conditions.into_vec();
-    row((M, "size 0"), conditions, "T T F F - -", "ScaledToZero", "No replica is wanted")
+    row((M, "size 0"), conditions, "T T F F - -", "ScaledToZero", "No replicas are desired")
 }
 
 fn rows() -> Vec<Row> {

@@ -16,13 +16,13 @@ use crate::world::{APP, FOO, GENERIC_DAEMON, Kind, conditions};
 const TYPES: [&str; 7] =
     ["Ready", "Reconciling", "Stalled", "Available", "Progressing", "Degraded", "ReplicaFailure"];
 
-/// Everybody who watches reads the whole status: it stays small.
+/// The maximum size of a status, because every watcher reads all of it.
 const MAX_STATUS: usize = 16 << 10;
 
 /// True if a law is kept, and the law.
 type Law = (bool, &'static str);
 
-/// The laws that this custom resource breaks, as anybody could see it at some moment.
+/// Returns the laws that this custom resource violates.
 pub fn breaches(kind: Kind, object: &Value) -> Vec<String> {
     // Foo's status is a number, as in sample-controller.
     if kind == FOO {
@@ -98,8 +98,8 @@ pub fn breaches_of_write(kind: Kind, before: &Value, after: &Value) -> Vec<Strin
     let (ready, degraded) = (condition(after, "Ready"), condition(after, "Degraded"));
     let same = |field: &str| ready[field] == degraded[field];
     let mut laws = vec![
-        // This covers FAIL0007, FAIL0008 and K4: Ready and Stalled are only ever said about the
-        // newest generation, by the root and, as they speak of the same one, by the conditions.
+        // This covers FAIL0007, FAIL0008 and K4: Ready and Stalled always refer to the newest generation, in
+        // the root and in the conditions, which have the same generation.
         (
             after["status"]["observedGeneration"] == *generation,
             "FAIL0007, FAIL0008, K3, K4: written of a generation that is past",
@@ -113,8 +113,8 @@ pub fn breaches_of_write(kind: Kind, before: &Value, after: &Value) -> Vec<Strin
             "FAIL0004: Stalled, and Ready not False",
         ),
         (
-            // An object that is being deleted reports in Degraded what is done for that, as it
-            // always has.
+            // An object that is being deleted reports the progress of its deletion in Degraded, for
+            // compatibility.
             !after["metadata"]["deletionTimestamp"].is_null()
                 || degraded["status"] != "True"
                 || same("reason") && same("message"),

@@ -14,17 +14,17 @@ use crate::world::{
     DEPLOYMENT, FOO, GENERIC_DAEMON, Kind, MEMCACHED, POD, has_condition, is_ready,
 };
 
-/// The maximum number of writes to children that one edit may cause. A refused apply to an object that has other
-/// owners takes six: own what goes, apply, remove what conflicts, apply, disown the removal, apply. The other child
-/// takes one.
+/// Maximum number of writes to owned objects by one edit. A refused apply to an object with other owners
+/// takes six: own the unwanted fields, apply, remove the conflicts, apply, and disown the removed fields. The
+/// other owned object takes one.
 const WRITES_PER_STEP: usize = 7;
 
-/// Meaning of more pods than wanted although Ready is True.
+/// Interpretation of surplus pods although Ready is True.
 enum Surplus {
     /// An edit was not carried out.
     IsWrong,
-    /// A child was interfered with: the ReplicaSet controller may have pods under way that no count
-    /// shows yet, so that it is unknown whether they are too many.
+    /// An owned object was changed: the ReplicaSet controller can have pods in creation that no count shows
+    /// yet, so it is unknown whether they are too many.
     MayBeUnderWay,
 }
 
@@ -34,8 +34,8 @@ impl Sequence {
         expected(self.kind, &self.name, &spec, &self.run.nodes)
     }
 
-    /// `child` was interfered with: waits until it is as before and its pods run, in a state not
-    /// older than `since`.
+    /// After a change of `child`, waits until it is as before and its pods run, in a state not older than
+    /// `since`.
     pub(super) async fn restored(&mut self, child: Kind, since: &Value) {
         let wanted = self.as_the_server_has_it(child, self.wanted(child)).await;
         let is_done = |object: &Value| {
@@ -79,8 +79,8 @@ impl Sequence {
         pods
     }
 
-    /// Waits until Ready says so for the newest generation, and holds it to that.
-    pub(super) async fn settled(&mut self) {
+    /// Waits until Ready is True for the newest generation, and checks all promises of that.
+    pub(super) async fn until_complete(&mut self) {
         self.holds_while_ready(Surplus::IsWrong).await;
     }
 
@@ -122,8 +122,8 @@ impl Sequence {
         self.writes = writes;
     }
 
-    /// Waits until it is as asked, according to its own status. A Foo reports no more than a
-    /// number, so in its case the Deployment is checked first.
+    /// Waits until its own status reports that it is as desired. A Foo reports only a number, so its
+    /// Deployment is checked first.
     pub(super) async fn ready(&self) -> Value {
         let (world, kind, name) = (&self.run.world, self.kind, self.name.as_str());
         if kind != FOO {
@@ -164,7 +164,7 @@ impl Sequence {
         }
     }
 
-    /// A child as a person would write it, with what the API server fills in.
+    /// Returns an owned object as a user would write it, with the API server's defaults.
     pub(super) async fn as_the_server_has_it(&self, child: Kind, wanted: Value) -> Value {
         let mut object = wanted.clone();
         object["metadata"]["name"] = json!(format!("{}-dry", self.name));
@@ -187,8 +187,7 @@ impl Sequence {
         made
     }
 
-    /// Asserts that nothing was written after the last step was over, since there was nothing to
-    /// do.
+    /// Asserts that nothing was written after the last step, because there was nothing to do.
     pub(super) fn assert_no_write_without_reason(&self) {
         let writes = self.run.audit.of_children(&self.name);
         assert_eq!(

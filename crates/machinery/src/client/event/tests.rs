@@ -18,7 +18,7 @@ const GOOD: &str = r#"{"type":"MODIFIED","object":{"metadata":{"name":"a","manag
 const BAD: &str = r#"{"type":"DELETED","object":{"metadata":{"name":"a","namespace":"ns","uid":"01234567-89ab-cdef-0123-456789abcdef","resourceVersion":"7"},"spec":{"size":"three"}}}"#;
 
 #[test]
-fn an_object_is_decoded_as_its_event_says() {
+fn an_object_is_decoded_as_its_event_type() {
     assert!(matches!(
         decode(GOOD.as_bytes()),
         Ok(WatchEvent::Modified(View { spec: Spec { size: 3 } }))
@@ -26,7 +26,7 @@ fn an_object_is_decoded_as_its_event_says() {
 }
 
 #[test]
-fn an_object_that_comes_before_its_type_is_decoded_too() {
+fn an_object_before_its_event_type_is_decoded() {
     let frame = r#"{"object":{"spec":{"size":1}},"type":"ADDED"}"#;
     assert!(matches!(decode(frame.as_bytes()), Ok(WatchEvent::Added(View { .. }))));
     let frame = r#"{"object":{"kind":"Status","code":410,"reason":"Expired"},"type":"ERROR"}"#;
@@ -34,7 +34,7 @@ fn an_object_that_comes_before_its_type_is_decoded_too() {
 }
 
 #[test]
-fn an_object_that_does_not_fit_is_named() {
+fn an_undecodable_object_is_identified() {
     match decode::<View>(BAD.as_bytes()) {
         Ok(WatchEvent::Undecodable(bad)) => {
             assert_eq!(bad.key, ObjectKey::new("ns", "a"));
@@ -47,7 +47,7 @@ fn an_object_that_does_not_fit_is_named() {
 }
 
 #[test]
-fn an_error_frame_is_the_error_it_says() {
+fn an_error_frame_becomes_the_error_in_its_status() {
     let frame = r#"{"type":"ERROR","object":{"kind":"Status","code":410,"message":"too old resource version: 1 (9)","reason":"Expired"}}"#;
     let error = decode::<View>(frame.as_bytes()).unwrap_err();
     assert!(error.is_expired());
@@ -55,7 +55,7 @@ fn an_error_frame_is_the_error_it_says() {
 }
 
 #[test]
-fn the_bookmark_that_ends_the_initial_events_is_known() {
+fn the_bookmark_after_the_initial_events_is_recognized() {
     let frame = |annotations: &str| {
         format!(
             r#"{{"type":"BOOKMARK","object":{{"kind":"Pod","metadata":{{"resourceVersion":"12","creationTimestamp":null{annotations}}},"spec":{{"containers":null}}}}}}"#
@@ -74,7 +74,7 @@ fn the_bookmark_that_ends_the_initial_events_is_known() {
 }
 
 #[test]
-fn what_is_no_event_is_an_error_that_shows_what_is_no_json() {
+fn an_invalid_frame_is_an_error_with_an_excerpt() {
     for frame in [
         "",
         "null",
@@ -120,7 +120,7 @@ proptest! {
 }
 
 #[test]
-fn why_an_object_is_undecodable_is_said_in_few_words() {
+fn the_reason_for_an_undecodable_object_is_short() {
     let wide = "x".repeat(1 << 20);
     let frame = format!(
         r#"{{"type":"ADDED","object":{{"metadata":{{"name":"a"}},"spec":{{"size":"{wide}"}}}}}}"#

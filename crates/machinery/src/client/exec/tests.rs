@@ -69,7 +69,7 @@ async fn one_run_serves_all_callers_and_outlives_their_deadlines() {
 }
 
 #[test]
-fn a_run_that_ends_with_its_runtime_is_followed_by_another() {
+fn a_run_that_ended_with_its_runtime_is_repeated() {
     let (folder, plugin) = plugin(&format!("[ -e again ] || read _ < pipe; {}", print("t", "")));
     let on_a_runtime = |waits| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -102,7 +102,7 @@ async fn a_token_without_expiry_is_replaced_once_it_is_refused() {
 }
 
 #[tokio::test]
-async fn a_token_that_expires_soon_is_used_while_the_next_is_fetched() {
+async fn an_expiring_token_is_used_until_the_next_is_fetched() {
     let in_an_hour = Timestamp::now() + Duration::from_secs(3600);
     let expiry = format!(r#""expirationTimestamp":"{in_an_hour}","#);
     let wait = "[ $(wc -l < runs) = 1 ] || read _ < pipe; ";
@@ -120,7 +120,7 @@ async fn a_token_that_expires_soon_is_used_while_the_next_is_fetched() {
 }
 
 #[tokio::test]
-async fn a_failure_is_named_without_what_was_printed_and_not_repeated_at_once() {
+async fn the_error_of_a_plugin_omits_its_output() {
     let (folder, plugin) = plugin("echo hunter2; echo hunter2 >&2; exit 3");
     for _ in 0..3 {
         let said = plugin.ready().await.unwrap_err().to_string();
@@ -138,7 +138,7 @@ async fn a_failure_is_named_without_what_was_printed_and_not_repeated_at_once() 
 }
 
 #[tokio::test]
-async fn a_program_that_is_not_there_is_named_with_the_hint() {
+async fn the_error_for_a_missing_program_contains_the_hint() {
     let exec = ExecConfig {
         command: Some("/no/such/plugin".to_owned()),
         install_hint: Some("Install it".to_owned()),
@@ -149,7 +149,7 @@ async fn a_program_that_is_not_there_is_named_with_the_hint() {
 }
 
 #[tokio::test]
-async fn yaml_and_certificates_are_understood() {
+async fn yaml_and_certificates_are_accepted() {
     let printed = "status:\n  clientCertificateData: |\n    CERT\n  clientKeyData: KEY";
     let (_folder, plugin) = plugin(&format!("echo '{printed}'"));
     plugin.ready().await.unwrap();
@@ -161,7 +161,7 @@ async fn yaml_and_certificates_are_understood() {
 
 /// A call that finds the plugin slow fails early and says so; siblings share the plugin.
 #[tokio::test]
-async fn a_call_blames_the_plugin_and_siblings_share_its_run() {
+async fn a_failed_call_names_the_plugin_and_siblings_share_its_run() {
     use crate::client::{Client, Options};
     let (folder, plugin) = plugin(&format!("read _ < pipe; {}", print("t", "")));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -194,7 +194,7 @@ async fn a_call_blames_the_plugin_and_siblings_share_its_run() {
 }
 
 #[tokio::test]
-async fn what_a_run_has_started_ends_with_it() {
+async fn processes_that_a_run_started_end_with_it() {
     let (folder, plugin) =
         plugin("mkfifo alive; echo >> ready; (exec 3> alive; read _ < pipe); true");
     drop(timeout(Duration::from_millis(1), plugin.answered()).await);
@@ -215,7 +215,7 @@ async fn what_a_run_has_started_ends_with_it() {
 }
 
 #[tokio::test]
-async fn a_credential_that_was_refused_by_mistake_is_used_again_when_no_new_one_comes() {
+async fn a_refused_credential_is_used_again_if_the_plugin_fails() {
     let script = format!("if test -e printed; then exit 1; fi; touch printed; {}", print("t", ""));
     let (folder, plugin) = plugin(&script);
     plugin.answered().await.unwrap();

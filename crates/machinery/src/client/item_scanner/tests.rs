@@ -29,7 +29,7 @@ impl ItemVisitor for Notes {
         Some(length)
     }
 
-    fn whole(&mut self, bytes: &[u8]) -> Result<(), Error> {
+    fn complete(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.items.push(bytes.to_vec());
         Ok(())
     }
@@ -62,7 +62,7 @@ fn items(list: &str) -> Result<Vec<String>, Error> {
 }
 
 #[test]
-fn items_metadata_and_kind_are_found_whatever_is_around_them() {
+fn items_metadata_and_kind_are_found_among_any_other_fields() {
     assert_eq!(items(LIST).unwrap(), [r#"{"a":"}]\\"}"#, r#"{"b":[{},[]],"c":"é\u00e9\""}"#, "{}"]);
     let (_, envelope) = split(&[LIST.as_bytes()]).unwrap();
     assert_eq!(envelope.kind.as_deref(), Some("PodList"));
@@ -71,14 +71,14 @@ fn items_metadata_and_kind_are_found_whatever_is_around_them() {
 }
 
 #[test]
-fn null_items_are_none() {
+fn null_items_are_an_empty_list() {
     assert!(items(r#"{"items":null,"metadata":{}}"#).unwrap().is_empty());
     assert!(items(r#"{"items":[]}"#).unwrap().is_empty());
     assert!(items("{}").unwrap().is_empty());
 }
 
 #[test]
-fn a_list_that_breaks_off_anywhere_is_cut() {
+fn a_list_that_ends_early_is_an_error() {
     let body = LIST.trim_end().as_bytes();
     for end in 0..body.len() {
         let cut = split(&[&body[..end]]);
@@ -87,7 +87,7 @@ fn a_list_that_breaks_off_anywhere_is_cut() {
 }
 
 #[test]
-fn what_is_no_list_is_refused() {
+fn a_body_that_is_not_a_list_is_rejected() {
     for text in [
         "[]",
         "<html>",
@@ -104,21 +104,21 @@ fn what_is_no_list_is_refused() {
 }
 
 #[test]
-fn every_two_pieces_give_the_same_parts_as_one() {
+fn a_split_body_gives_the_same_items() {
     let body = LIST.as_bytes();
-    let whole = split(&[body]).unwrap().0;
+    let complete = split(&[body]).unwrap().0;
     for first in 0..body.len() {
         for second in first..body.len() {
             let pieces = [&body[..first], &body[first..second], &body[second..]];
-            assert_eq!(split(&pieces).unwrap().0, whole, "cut at {first} and {second}");
+            assert_eq!(split(&pieces).unwrap().0, complete, "cut at {first} and {second}");
         }
     }
     let bytes: Vec<&[u8]> = body.chunks(1).collect();
-    assert_eq!(split(&bytes).unwrap().0, whole);
+    assert_eq!(split(&bytes).unwrap().0, complete);
 }
 
 #[test]
-fn an_item_without_end_is_refused_and_not_kept_for_ever() {
+fn an_endless_item_is_rejected() {
     let mut scanner = ItemScanner::default();
     let mut none = Notes::default();
     scanner.arrived(br#"{"items":[{"a":""#, &mut none).unwrap();
@@ -129,7 +129,7 @@ fn an_item_without_end_is_refused_and_not_kept_for_ever() {
 }
 
 #[test]
-fn what_is_around_the_items_is_bounded() {
+fn the_size_of_the_envelope_is_limited() {
     let mut scanner = ItemScanner::default();
     scanner.arrived(br#"{"other":[""#, &mut Notes::default()).unwrap();
     let piece = vec![b'x'; 1 << 20];
@@ -155,7 +155,7 @@ fn json() -> impl Strategy<Value = serde_json::Value> {
 
 proptest! {
     #[test]
-    fn the_items_are_those_that_a_json_parser_finds(
+    fn the_scanner_finds_the_same_items_as_a_json_parser(
         objects in prop::collection::vec(prop::collection::btree_map(".{0,6}", json(), 0..4), 0..5),
         other in json(),
         pretty: bool,
@@ -173,7 +173,7 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_make_the_splitter_panic_and_the_pieces_do_not_matter(
+    fn no_bytes_or_splits_make_the_scanner_panic(
         bytes in prop::collection::vec(
             prop_oneof![prop::sample::select(br#"{}[]":,\ items"#.to_vec()), any::<u8>()], 0..120),
         items in prop::collection::vec(
@@ -185,7 +185,7 @@ proptest! {
         let list = format!(r#"{{"items":[{{}},{}]}}"#, items.concat()).into_bytes();
         let bytes = if listed { list } else { bytes };
         let pieces: Vec<&[u8]> = bytes.chunks(cut).collect();
-        let (apart, whole) = (split_until(&pieces), split_until(&[&bytes]));
-        prop_assert_eq!((apart.0, apart.1.is_ok()), (whole.0, whole.1.is_ok()));
+        let (apart, complete) = (split_until(&pieces), split_until(&[&bytes]));
+        prop_assert_eq!((apart.0, apart.1.is_ok()), (complete.0, complete.1.is_ok()));
     }
 }

@@ -19,7 +19,7 @@ impl Reconciler for Slow {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_runs_beside_is_asked_to_stop_when_the_last_reconcile_has_ended() {
+async fn tasks_are_stopped_after_the_last_reconcile_has_ended() {
     let (shutdown, told) = (Shutdown::manual(), Arc::default());
     let slow = Slow(shutdown.clone(), Arc::clone(&told));
     let controller = Controller::new("slow", slow, Options::default());
@@ -34,7 +34,7 @@ async fn what_runs_beside_is_asked_to_stop_when_the_last_reconcile_has_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_beside_ends_in_the_order_it_was_added_and_what_is_around_ends_last() {
+async fn tasks_stop_in_the_order_added_and_outer_tasks_stop_last() {
     let (shutdown, ended) = (Shutdown::manual(), Arc::new(Mutex::new(Vec::new())));
     // The first takes longest: none is asked before the previous one has ended.
     let task = |name, seconds| {
@@ -55,7 +55,7 @@ async fn what_is_beside_ends_in_the_order_it_was_added_and_what_is_around_ends_l
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_controller_with_a_condition_of_its_own_begins_when_that_is_met() {
+async fn a_controller_starts_when_its_own_condition_is_met() {
     let (shutdown, told) = (Shutdown::manual(), Arc::default());
     let slow = Slow(shutdown.clone(), Arc::clone(&told));
     let controller = Controller::new("slow", slow, Options::default());
@@ -74,7 +74,7 @@ async fn a_controller_with_a_condition_of_its_own_begins_when_that_is_met() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_ends_before_it_may_ends_the_program_and_is_named() {
+async fn a_task_that_ends_early_ends_the_program_and_is_named() {
     let shutdown = Shutdown::manual();
     let program = Program::new()
         .task("a sink", |_| async {})
@@ -85,7 +85,7 @@ async fn what_ends_before_it_may_ends_the_program_and_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_ends_because_it_was_asked_to_has_not_died() {
+async fn a_task_that_ends_on_shutdown_is_no_error() {
     // Often enough to meet both orders, whichever of the two is polled first.
     for _ in 0..64 {
         let shutdown = Shutdown::manual();
@@ -99,14 +99,14 @@ async fn what_ends_because_it_was_asked_to_has_not_died() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_panics_is_named_with_what_it_said() {
+async fn a_panic_is_reported_with_its_task_and_message() {
     let program = Program::new().task("a sink", |_| async { panic!("as the test wants it") });
     let died = program.run(Shutdown::manual()).await.unwrap_err();
     assert_eq!(died.to_string(), "a sink died: it panicked: as the test wants it");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_does_not_stop_is_not_waited_for_for_ever_and_nothing_of_it_is_left() {
+async fn a_task_that_does_not_stop_is_dropped_after_a_timeout() {
     let (shutdown, (alive, gone)) = (Shutdown::manual(), tokio::sync::oneshot::channel::<()>());
     shutdown.request();
     let program = Program::new().task("a rock", |_| async move {
@@ -145,7 +145,7 @@ async fn two_controllers_of_one_name_are_refused_before_anything_begins() {
 }
 
 #[test]
-fn what_main_prints_of_an_error_is_a_sentence() {
+fn main_prints_an_error_as_a_sentence() {
     let died = ProgramError::Died { name: "a sink".into(), why: "it ended".into() };
     assert_eq!(format!("{:?}", ExitError::from(died)), "a sink died: it ended");
 }

@@ -98,7 +98,7 @@ async fn passes(first: &[Comes]) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reconcile_that_changes_something_is_followed_by_one_more_however_it_is_shown() {
+async fn one_more_reconcile_follows_a_write_in_any_order_of_events() {
     use Comes::{Failure, Gone, News, Nothing, Response, ResponseToDelete};
     for first in [
         &[Response(2), News(2)][..],

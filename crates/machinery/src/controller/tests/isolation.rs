@@ -7,8 +7,8 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
 use super::{
-    Class, Controller, Does, MS, ObjectKey, Observer, Options, Outcome, SECOND, Script, Summary,
-    Told, start, start_with,
+    Class, Controller, Does, MS, ObjectKey, Observer, Options, Outcome, SECOND, Script,
+    ScriptState, Summary, start, start_with,
 };
 
 #[tokio::test(start_paused = true)]
@@ -25,7 +25,7 @@ async fn a_reconcile_that_panics_is_counted_and_retried_and_its_worker_lives() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reconcile_that_hangs_is_dropped_at_its_deadline_and_frees_its_only_worker() {
+async fn a_hanging_reconcile_is_dropped_at_its_deadline_and_frees_its_worker() {
     for does in [Does::Hang, Does::PanicWhenDropped] {
         let running = start(1, &[("h", does)]);
         running.add("h");
@@ -41,7 +41,7 @@ async fn a_reconcile_that_hangs_is_dropped_at_its_deadline_and_frees_its_only_wo
 }
 
 #[tokio::test(start_paused = true)]
-async fn other_keys_keep_their_speed_beside_keys_that_hang_panic_and_fail() {
+async fn keys_that_hang_panic_or_fail_do_not_slow_down_other_keys() {
     let bad = [Does::Hang, Does::Panic, Does::Fail(Class::Transient), Does::Fail(Class::Conflict)];
     let names: Vec<String> = (0..bad.len()).map(|at| format!("bad-{at}")).collect();
     let script: Vec<(&str, Does)> = names.iter().map(String::as_str).zip(bad).collect();
@@ -50,7 +50,7 @@ async fn other_keys_keep_their_speed_beside_keys_that_hang_panic_and_fail() {
     sleep(MS).await;
     let start = Instant::now();
     for round in 0..100 {
-        running.told.tell(&format!("good-{round}"), Does::Take(10 * MS));
+        running.told.set(&format!("good-{round}"), Does::Take(10 * MS));
         running.add(&format!("good-{round}"));
     }
     while running.told.ended.lock().len() < 100 {
@@ -61,7 +61,7 @@ async fn other_keys_keep_their_speed_beside_keys_that_hang_panic_and_fail() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reconcile_that_blocks_its_thread_is_named_once() {
+async fn a_reconcile_that_blocks_its_thread_is_reported_once() {
     let options = Options { workers: 1, blocked: 40 * MS, ..Options::default() };
     let running = start_with(options, &[("b", Does::Block)]);
     running.add("b");
@@ -78,7 +78,7 @@ async fn a_reconcile_that_blocks_its_thread_is_named_once() {
 /// Both keys are due at the same moment: the worker that is woken takes one and wakes another for
 /// the other, on its own thread, and then blocks that thread. A third thread keeps the time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_reconcile_that_blocks_hides_no_key_from_idle_workers() {
+async fn a_blocking_reconcile_does_not_keep_keys_from_idle_workers() {
     let running = start(3, &[("a", Does::Block), ("b", Does::Block)]);
     for name in ["a", "b"] {
         running.handle.queue().requeue_after(ObjectKey::new("ns", name), 20 * MS);
@@ -99,7 +99,7 @@ async fn a_reconcile_that_blocks_hides_no_key_from_idle_workers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_that_dies_of_its_observer_is_replaced_and_its_key_retried() {
+async fn a_worker_killed_by_its_observer_is_replaced_and_its_key_retried() {
     struct Bad(Mutex<bool>);
     impl Observer for Bad {
         fn started(&self, _: &'static str) {
@@ -108,7 +108,7 @@ async fn a_worker_that_dies_of_its_observer_is_replaced_and_its_key_retried() {
             }
         }
     }
-    let told = Arc::new(Told::default());
+    let told = Arc::new(ScriptState::default());
     let observer = Arc::new(Bad(Mutex::new(false)));
     let options = Options { workers: 1, observer: Some(observer), ..Options::default() };
     let controller = Controller::new("test", Script(told.clone()), options);
@@ -119,7 +119,7 @@ async fn a_worker_that_dies_of_its_observer_is_replaced_and_its_key_retried() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_that_replaced_another_is_watched_as_well() {
+async fn the_watchdog_also_watches_a_replacement_worker() {
     struct Bad(Mutex<bool>, Sender<()>);
     impl Observer for Bad {
         fn started(&self, _: &'static str) {
@@ -129,8 +129,8 @@ async fn a_worker_that_replaced_another_is_watched_as_well() {
             let _ = self.1.send(());
         }
     }
-    let told = Arc::new(Told::default());
-    told.tell("b", Does::Block);
+    let told = Arc::new(ScriptState::default());
+    told.set("b", Does::Block);
     let (blocked, noticed) = channel();
     let observer = Arc::new(Bad(Mutex::new(false), blocked));
     let options =

@@ -58,7 +58,7 @@ enum Does {
 
 /// Does what the script says and notes when each reconcile began.
 #[derive(Default)]
-struct Told {
+struct ScriptState {
     script: Mutex<HashMap<String, Does>>,
     began: Mutex<Vec<(String, Instant)>>,
     ended: Mutex<Vec<String>>,
@@ -67,7 +67,7 @@ struct Told {
     released: (Mutex<bool>, Condvar),
 }
 
-struct Script(Arc<Told>);
+struct Script(Arc<ScriptState>);
 
 impl Reconciler for Script {
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Problem> {
@@ -112,7 +112,7 @@ impl Reconciler for Script {
     }
 }
 
-impl Observer for Told {
+impl Observer for ScriptState {
     fn finished(&self, _: &'static str, _: &ObjectKey, outcome: Outcome, _: Duration) {
         self.outcomes.lock().push(outcome);
     }
@@ -121,7 +121,7 @@ impl Observer for Told {
     }
 }
 
-impl Told {
+impl ScriptState {
     /// Bounded, so that a test that fails before releasing anything still ends.
     fn block(&self) {
         let (released, changed) = &self.released;
@@ -134,7 +134,7 @@ impl Told {
         self.released.1.notify_all();
     }
 
-    fn tell(&self, name: &str, does: Does) {
+    fn set(&self, name: &str, does: Does) {
         self.script.lock().insert(name.to_owned(), does);
     }
 
@@ -153,7 +153,7 @@ impl Told {
 }
 
 struct Running {
-    told: Arc<Told>,
+    told: Arc<ScriptState>,
     handle: Handle,
     stop: oneshot::Sender<()>,
     ended: JoinHandle<Summary>,
@@ -176,8 +176,8 @@ fn start(workers: usize, script: &[(&str, Does)]) -> Running {
 }
 
 fn start_with(options: Options, script: &[(&str, Does)]) -> Running {
-    let told = Arc::new(Told::default());
-    script.iter().for_each(|(name, does)| told.tell(name, *does));
+    let told = Arc::new(ScriptState::default());
+    script.iter().for_each(|(name, does)| told.set(name, *does));
     let limits = Limits { jitter: 0.0, ..Limits::default() };
     let options = Options { observer: Some(told.clone()), limits, ..options };
     let controller = Controller::new("test", Script(told.clone()), options);

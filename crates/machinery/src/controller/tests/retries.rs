@@ -19,12 +19,12 @@ async fn a_transient_failure_is_retried_with_doubling_delays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn success_ends_a_row_of_failures_and_cancels_the_pending_retry() {
+async fn success_ends_a_failure_streak_and_cancels_the_pending_retry() {
     let running = start(1, &[("a", Does::Fail(Class::Transient))]);
     running.add("a");
     sleep(200 * MS).await;
     let before = running.told.passes("a");
-    running.told.tell("a", Does::Succeed);
+    running.told.set("a", Does::Succeed);
     running.add("a");
     sleep(10 * SECOND).await;
     assert_eq!(running.told.passes("a"), before + 1, "the retry was not cancelled");
@@ -32,7 +32,7 @@ async fn success_ends_a_row_of_failures_and_cancels_the_pending_retry() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_conflict_is_retried_soon_and_less_often_if_it_has_no_end() {
+async fn a_conflict_is_retried_soon_and_less_often_if_it_persists() {
     let running = start(1, &[("c", Does::Fail(Class::Conflict))]);
     running.add("c");
     sleep(3600 * SECOND).await;
@@ -53,7 +53,7 @@ async fn a_forbidden_key_is_retried_slowly_and_heals_within_two_minutes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_is_not_served_is_asked_for_ever_more_slowly_and_heals_within_half_a_minute() {
+async fn a_kind_that_is_not_served_is_retried_within_half_a_minute() {
     let running = start(1, &[("n", Does::Fail(Class::NotServed))]);
     running.add("n");
     sleep(3600 * SECOND).await;
@@ -63,13 +63,13 @@ async fn a_kind_that_is_not_served_is_asked_for_ever_more_slowly_and_heals_withi
 }
 
 #[tokio::test(start_paused = true)]
-async fn refusals_come_ever_slower_even_with_other_failures_between_them() {
+async fn other_failures_do_not_reset_the_backoff_of_refusals() {
     use Class::{Conflict, Forbidden, Transient};
     let running = start(1, &[("f", Does::Fail(Forbidden))]);
     running.add("f");
     for class in [Transient, Forbidden, Conflict, Forbidden].into_iter().cycle().take(24) {
         let before = running.told.passes("f");
-        running.told.tell("f", Does::Fail(class));
+        running.told.set("f", Does::Fail(class));
         while running.told.passes("f") == before {
             sleep(100 * MS).await;
         }
@@ -78,11 +78,11 @@ async fn refusals_come_ever_slower_even_with_other_failures_between_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_after_an_outage_is_tried_again_as_soon_as_any_first_one() {
+async fn a_refusal_after_an_outage_has_the_backoff_of_a_first_one() {
     let running = start(1, &[("f", Does::Fail(Class::Transient))]);
     running.add("f");
     sleep(20 * SECOND).await;
-    running.told.tell("f", Does::Fail(Class::Forbidden));
+    running.told.set("f", Does::Fail(Class::Forbidden));
     let before = running.told.passes("f");
     while running.told.passes("f") == before {
         sleep(MS).await;
@@ -96,9 +96,9 @@ async fn other_failures_between_two_refusals_do_not_make_the_second_wait_longer(
     let running = start(1, &[("f", Does::Fail(Class::Forbidden))]);
     running.add("f");
     sleep(MS).await;
-    running.told.tell("f", Does::Fail(Class::Transient));
+    running.told.set("f", Does::Fail(Class::Transient));
     sleep(60 * SECOND).await;
-    running.told.tell("f", Does::Fail(Class::Forbidden));
+    running.told.set("f", Does::Fail(Class::Forbidden));
     let before = running.told.passes("f");
     while running.told.passes("f") == before {
         sleep(MS).await;
@@ -108,7 +108,7 @@ async fn other_failures_between_two_refusals_do_not_make_the_second_wait_longer(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_that_becomes_free_wakes_who_waits_for_it_and_nobody_else() {
+async fn a_free_name_enqueues_only_the_keys_that_wait_for_it() {
     let script = [
         ("x", Does::Wait("child")),
         ("y", Does::Wait("other")),
@@ -117,7 +117,7 @@ async fn a_name_that_becomes_free_wakes_who_waits_for_it_and_nobody_else() {
     let running = start(1, &script);
     script.iter().for_each(|(name, _)| running.add(name));
     sleep(600 * SECOND).await;
-    script.iter().for_each(|(name, _)| running.told.tell(name, Does::Succeed));
+    script.iter().for_each(|(name, _)| running.told.set(name, Does::Succeed));
     running.handle.wake_waiting(&child("child"));
     sleep(MS).await;
     assert_eq!(running.told.ended.lock().as_slice(), ["x"]);
@@ -127,7 +127,7 @@ async fn a_name_that_becomes_free_wakes_who_waits_for_it_and_nobody_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_that_becomes_free_during_the_reconcile_that_finds_it_taken_is_not_missed() {
+async fn a_name_freed_during_the_reconcile_that_needs_it_is_not_missed() {
     let running = start(1, &[("x", Does::WaitAfter(SECOND, "child"))]);
     running.add("x");
     sleep(SECOND / 2).await;
@@ -137,8 +137,7 @@ async fn a_name_that_becomes_free_during_the_reconcile_that_finds_it_taken_is_no
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_the_api_server_is_back_what_failed_meanwhile_runs_at_once_and_fails_as_if_for_the_first_time()
- {
+async fn after_an_outage_failed_keys_are_retried_at_once_without_their_streak() {
     let connectivity = Connectivity::default();
     let options =
         Options { workers: 1, connectivity: Some(connectivity.clone()), ..Options::default() };
@@ -166,7 +165,7 @@ async fn when_the_api_server_is_back_what_failed_meanwhile_runs_at_once_and_fail
 
 /// A short Retry-After late in an outage used to hold the key for the whole pause.
 #[tokio::test(start_paused = true)]
-async fn a_return_cuts_a_pause_to_what_the_server_asked_for() {
+async fn the_end_of_an_outage_shortens_a_backoff_to_the_retry_after() {
     let connectivity = Connectivity::default();
     let options =
         Options { workers: 1, connectivity: Some(connectivity.clone()), ..Options::default() };
@@ -174,12 +173,12 @@ async fn a_return_cuts_a_pause_to_what_the_server_asked_for() {
     running.add("r");
     sleep(60 * SECOND).await;
     connectivity.failed();
-    running.told.tell("r", Does::Refuse(10 * SECOND));
+    running.told.set("r", Does::Refuse(10 * SECOND));
     let before = running.told.passes("r");
     while running.told.passes("r") == before {
         sleep(MS).await;
     }
-    running.told.tell("r", Does::Succeed);
+    running.told.set("r", Does::Succeed);
     sleep(5 * SECOND).await;
     connectivity.answered(200);
     sleep(4900 * MS).await;
@@ -223,18 +222,18 @@ async fn a_known_pause_ends_when_the_object_changes() {
     running.add("p");
     sleep(SECOND).await;
     assert_eq!(running.told.passes("p"), 2, "the change waited for the pause");
-    running.told.tell("p", Does::Succeed);
+    running.told.set("p", Does::Succeed);
     sleep(33 * SECOND).await;
     assert_eq!(running.told.passes("p"), 3, "it is tried again after the pause");
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_reconcile_decides_when_to_look_again() {
+async fn the_last_reconcile_replaces_the_timer_of_the_former_one() {
     let running = start(1, &[("a", Does::Again(100 * SECOND))]);
     running.add("a");
     sleep(SECOND).await;
     assert_eq!(running.told.passes("a"), 1);
-    running.told.tell("a", Does::Succeed);
+    running.told.set("a", Does::Succeed);
     running.add("a");
     sleep(1000 * SECOND).await;
     assert_eq!(running.told.passes("a"), 2, "the timer of the former reconcile was not cancelled");
@@ -245,14 +244,14 @@ async fn a_failure_before_a_requeue_is_due_counts_as_the_first() {
     let running = start(1, &[("a", Does::Again(100 * SECOND))]);
     running.add("a");
     sleep(SECOND).await;
-    running.told.tell("a", Does::Fail(Class::Transient));
+    running.told.set("a", Does::Fail(Class::Transient));
     running.add("a");
     sleep(60 * SECOND).await;
     assert_eq!(running.told.gaps("a")[1..4], [5, 10, 20]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn requeue_after_no_time_is_no_loop_without_a_pause() {
+async fn requeue_after_zero_does_not_busy_loop() {
     let running = start(1, &[("a", Does::Again(std::time::Duration::ZERO))]);
     running.add("a");
     sleep(10 * SECOND).await;

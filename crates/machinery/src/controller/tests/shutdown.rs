@@ -5,7 +5,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::{Does, MS, Options, Outcome, SECOND, Summary, start, start_with};
 
 #[tokio::test(start_paused = true)]
-async fn at_shutdown_passes_under_way_end_and_no_other_begins() {
+async fn at_shutdown_running_reconciles_end_and_no_other_begins() {
     let running = start(2, &[("a", Does::Take(6 * SECOND)), ("b", Does::Take(12 * SECOND))]);
     for name in ["a", "b", "c", "d"] {
         running.add(name);
@@ -40,7 +40,7 @@ async fn an_idle_controller_stops_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn shutdown_leaves_behind_a_reconcile_that_blocks_its_thread_and_says_so() {
+async fn shutdown_abandons_and_reports_a_reconcile_that_blocks_its_thread() {
     let options = Options { workers: 2, drain: MS, ..Options::default() };
     let running = start_with(options, &[("b", Does::Block)]);
     running.add("b");

@@ -53,7 +53,7 @@ fn group(object: &str) -> Group {
 }
 
 #[tokio::test]
-async fn repetitions_that_wait_are_one_write_with_a_count() {
+async fn waiting_repetitions_are_one_write_with_a_count() {
     let mut bench = Bench::new();
     assert_eq!(bench.observe("a", "no quota"), Verdict::New);
     bench.pass(Duration::from_secs(1));
@@ -65,7 +65,7 @@ async fn repetitions_that_wait_are_one_write_with_a_count() {
 }
 
 #[tokio::test]
-async fn a_repetition_of_a_written_event_counts_it_up_under_the_same_name() {
+async fn a_repetition_of_a_written_event_increases_its_count() {
     let mut bench = Bench::new();
     bench.observe("a", "no quota");
     let first = bench.write().remove(0);
@@ -75,7 +75,7 @@ async fn a_repetition_of_a_written_event_counts_it_up_under_the_same_name() {
 }
 
 #[tokio::test]
-async fn another_note_is_another_event_at_once() {
+async fn a_new_note_creates_a_new_event() {
     let mut bench = Bench::new();
     bench.observe("a", "no quota");
     assert_eq!(bench.observe("a", "no node"), Verdict::New);
@@ -85,7 +85,7 @@ async fn another_note_is_another_event_at_once() {
 }
 
 #[tokio::test]
-async fn repetitions_leave_the_reserve_to_what_is_new() {
+async fn repetitions_leave_the_reserve_to_new_events() {
     let mut bench = Bench::new();
     let mut writes = 0;
     for _ in 0..1_000 {
@@ -101,7 +101,7 @@ async fn repetitions_leave_the_reserve_to_what_is_new() {
 }
 
 #[tokio::test]
-async fn one_object_may_not_flood_but_another_is_not_hurt_by_it() {
+async fn the_limit_of_one_object_does_not_affect_another() {
     let mut bench = Bench::new();
     let mut group = group("a");
     let reasons: Vec<&'static str> =
@@ -120,7 +120,7 @@ async fn one_object_may_not_flood_but_another_is_not_hurt_by_it() {
 }
 
 #[tokio::test]
-async fn the_queue_is_bounded_and_so_is_the_memory() {
+async fn the_queue_and_the_memory_are_bounded() {
     let mut bench = Bench::new();
     for i in 0..QUEUE {
         let namespace = format!("ns-{}", i / QUEUE_OF_ONE);
@@ -151,7 +151,7 @@ async fn one_namespace_does_not_fill_the_queue() {
 }
 
 #[tokio::test]
-async fn an_expired_event_is_made_anew_with_what_was_not_told_yet() {
+async fn an_expired_event_is_created_again_with_the_unwritten_count() {
     let mut bench = Bench::new();
     bench.observe("a", "x");
     let old = bench.write().remove(0);
@@ -165,7 +165,7 @@ async fn an_expired_event_is_made_anew_with_what_was_not_told_yet() {
 }
 
 #[tokio::test]
-async fn what_happens_during_a_write_is_written_after_it() {
+async fn an_occurrence_during_a_write_is_written_after_it() {
     let mut bench = Bench::new();
     bench.observe("a", "x");
     let job = bench.correlator.take(|_| true).unwrap();
@@ -177,7 +177,7 @@ async fn what_happens_during_a_write_is_written_after_it() {
 }
 
 #[tokio::test]
-async fn a_failed_write_is_made_up_for_by_the_next_occurrence() {
+async fn the_next_occurrence_makes_up_for_a_failed_write() {
     let mut bench = Bench::new();
     bench.observe("a", "x");
     let job = bench.correlator.take(|_| true).unwrap();

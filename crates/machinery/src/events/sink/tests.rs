@@ -76,7 +76,7 @@ async fn deliver(fake: &Arc<Fake>) -> Vec<Dropped> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_published_while_the_sink_waits_is_written() {
+async fn events_published_while_the_sink_waits_are_written() {
     let fake = Fake::answering([]);
     let (recorder, sink) = crate::events::new("memcached", "pod-1", Arc::new(Lost::default()));
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
@@ -96,7 +96,7 @@ async fn what_is_published_while_the_sink_waits_is_written() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_was_lost_makes_no_second_event() {
+async fn a_lost_response_creates_no_second_event() {
     let fake = Fake::answering([
         Error::Deadline(Duration::from_secs(1)),
         api_error(409, "AlreadyExists", "exists"),
@@ -108,7 +108,7 @@ async fn an_answer_that_was_lost_makes_no_second_event() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_was_lost_hides_no_repetition() {
+async fn a_lost_response_hides_no_repetition() {
     let fake = Fake::answering([]);
     let lost = || Err(Error::Deadline(Duration::from_secs(1)));
     let exists = || Err(api_error(409, "AlreadyExists", "exists"));
@@ -126,7 +126,7 @@ async fn an_answer_that_was_lost_hides_no_repetition() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_that_hangs_holds_up_no_other() {
+async fn a_hanging_namespace_does_not_delay_others() {
     let fake = Arc::new(Fake { hanging: "stuck", ..Fake::default() });
     let (recorder, sink) = crate::events::new("memcached", "pod-1", Arc::new(Lost::default()));
     let publish_in = |namespace: &str, name: String| {
@@ -142,7 +142,7 @@ async fn a_namespace_that_hangs_holds_up_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_in_trouble_is_tried_three_times_and_then_the_event_is_counted_as_lost() {
+async fn a_failing_write_is_tried_three_times_and_counted_as_lost() {
     let trouble = || api_error(500, "InternalError", "etcd");
     let fake = Fake::answering([trouble(), trouble(), trouble()]);
     // Three tries take three seconds of pauses; the flush must not cut them short here.
@@ -171,7 +171,7 @@ async fn each_refusal_is_tried_once_and_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_that_expired_on_the_server_is_made_anew() {
+async fn an_event_that_expired_on_the_server_is_created_again() {
     let fake = Fake::answering([]);
     fake.answers.lock().extend([Ok(()), Err(api_error(404, "NotFound", "gone"))]);
     let (recorder, sink) = crate::events::new("memcached", "pod-1", Arc::new(Lost::default()));
@@ -187,7 +187,7 @@ async fn an_event_that_expired_on_the_server_is_made_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_never_answers_holds_up_the_end_for_no_longer_than_the_flush() {
+async fn an_unresponsive_server_delays_shutdown_by_the_flush_at_most() {
     let fake = Arc::new(Fake { hangs: true, ..Fake::default() });
     let lost = Arc::new(Lost::default());
     let (recorder, sink) = crate::events::new("memcached", "pod-1", lost.clone());

@@ -371,7 +371,7 @@ fn two_never_write_at_once_with_crashes_and_clocks_at_double_rate() {
 }
 
 #[test]
-fn two_never_write_at_once_with_a_lease_that_is_edited_by_hand() {
+fn two_never_write_at_once_with_a_manually_edited_lease() {
     let world = World { ratio: 2.0, by_hand: true, crashes: false };
     let report = run_from(10_000, &Config::default(), world);
     assert_eq!(report.overlap, 0.0, "{report:?}");
@@ -393,7 +393,7 @@ fn two_never_write_at_once_with_ordinary_clocks_and_a_longer_permission() {
 }
 
 #[test]
-fn clocks_beyond_the_stated_ratio_make_permissions_overlap_but_no_longer_than_stated() {
+fn clocks_beyond_the_ratio_overlap_no_longer_than_documented() {
     let config = Config { clock_ratio: 1.02, ..Config::default() };
     let report = run_from(30_000, &config, World { ratio: 2.0, by_hand: false, crashes: true });
     let bound = (config.validity() + config.in_flight).as_secs_f64() - 15.0 / 2.0;

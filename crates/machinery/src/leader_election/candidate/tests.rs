@@ -51,7 +51,7 @@ fn permission_counts_from_when_the_renewal_was_sent() {
 }
 
 #[test]
-fn a_rivals_lease_counts_from_when_the_answer_came() {
+fn a_rivals_lease_counts_from_when_the_response_arrived() {
     let mut candidate = candidate();
     candidate.next(START, wall());
     let arrival = START + 2 * SECOND;
@@ -73,7 +73,7 @@ fn a_rivals_lease_counts_from_when_the_answer_came() {
 }
 
 #[test]
-fn a_takeover_that_failed_is_tried_again_without_another_wait() {
+fn a_failed_takeover_is_retried_without_another_wait() {
     let mut candidate = having_read(held_by("rival"));
     let mut now = START + 15 * SECOND;
     assert!(matches!(candidate.next(now, wall()), Step::Update(..)));
@@ -104,7 +104,7 @@ fn a_rival_that_renews_is_never_disturbed() {
 }
 
 #[test]
-fn a_lease_that_was_given_up_is_taken_in_less_than_three_seconds() {
+fn a_released_lease_is_acquired_in_less_than_three_seconds() {
     let mut candidate = having_read(held_by("rival"));
     let Step::Wait(pause) = candidate.next(START, wall()) else { panic!("somebody else's") };
     assert!(pause < 3 * SECOND, "{pause:?}");
@@ -115,7 +115,7 @@ fn a_lease_that_was_given_up_is_taken_in_less_than_three_seconds() {
 }
 
 #[test]
-fn a_read_that_shows_what_was_sent_acknowledges_it_from_when_it_was_sent() {
+fn a_read_of_the_sent_record_acknowledges_it_from_its_sending() {
     let mut candidate = leading();
     let had = candidate.permitted_until();
     let sent = START + 3 * SECOND;
@@ -149,7 +149,7 @@ fn a_late_first_renewal_is_acknowledged_although_a_second_one_was_sent() {
 }
 
 #[test]
-fn a_lease_that_somebody_edited_acknowledges_nothing() {
+fn an_edited_lease_acknowledges_nothing() {
     let mut candidate = leading();
     let had = candidate.permitted_until();
     let sent = START + 3 * SECOND;
@@ -218,7 +218,7 @@ fn a_leader_keeps_the_lease_although_each_write_takes_seconds() {
 }
 
 #[test]
-fn an_answer_with_the_old_version_renews_nothing() {
+fn a_response_with_the_old_version_renews_nothing() {
     let mut candidate = leading();
     let had = candidate.permitted_until();
     let now = START + 3 * SECOND;
@@ -228,7 +228,7 @@ fn an_answer_with_the_old_version_renews_nothing() {
 }
 
 #[test]
-fn permission_ends_at_once_when_the_lease_is_seen_to_be_anothers_or_gone() {
+fn permission_ends_at_once_when_the_lease_is_lost_or_deleted() {
     for answer in [answer(held_by("rival"), 9), Answer::Absent] {
         let mut candidate = leading();
         let mut now = START + 3 * SECOND;
@@ -270,7 +270,7 @@ fn until_permitted_in_place_of(rivals: Duration) -> Duration {
 }
 
 #[test]
-fn who_creates_a_lease_in_place_of_another_waits_until_its_holder_must_have_stopped() {
+fn a_process_that_recreates_the_lease_waits_for_the_former_holder() {
     // One of a day was edited.
     for (rivals, wait) in [(15, 15), (60, 60), (86_400, 60)] {
         let took = until_permitted_in_place_of(rivals * SECOND).as_secs();
@@ -279,7 +279,7 @@ fn who_creates_a_lease_in_place_of_another_waits_until_its_holder_must_have_stop
 }
 
 #[test]
-fn a_rivals_lease_that_somebody_gave_this_process_is_neither_used_nor_given_up_at_once() {
+fn a_lease_that_another_client_reassigns_is_neither_used_nor_released() {
     let mut candidate = having_read(held_by("rival"));
     let given = Record { holder_identity: Some("me".into()), ..held_by("rival") };
     assert!(candidate.shown(START + SECOND, given, version(2), uid(1)));
@@ -292,7 +292,7 @@ fn a_rivals_lease_that_somebody_gave_this_process_is_neither_used_nor_given_up_a
 }
 
 #[test]
-fn a_lease_that_never_was_is_created_at_once() {
+fn a_missing_lease_is_created_at_once() {
     let mut candidate = candidate();
     candidate.next(START, wall());
     candidate.answered(START, Answer::Absent);
@@ -304,7 +304,7 @@ fn a_lease_that_never_was_is_created_at_once() {
 }
 
 #[test]
-fn giving_up_ends_permission_first_and_leaves_the_lease_free() {
+fn a_release_ends_permission_first_and_frees_the_lease() {
     let mut candidate = leading();
     candidate.give_up(START + 2 * SECOND);
     assert_eq!(candidate.permitted_until(), None);
@@ -318,7 +318,7 @@ fn giving_up_ends_permission_first_and_leaves_the_lease_free() {
 }
 
 #[test]
-fn who_does_not_hold_the_lease_gives_nothing_up() {
+fn a_process_without_the_lease_releases_nothing() {
     let mut candidate = having_read(held_by("rival"));
     candidate.give_up(START);
     assert_eq!(candidate.next(START, wall()), Step::Done);
@@ -335,7 +335,7 @@ fn a_leader_that_could_not_renew_resumes_with_the_next_acknowledged_renewal() {
 }
 
 #[test]
-fn an_edit_that_the_watch_shows_does_not_hurry_the_holder() {
+fn an_edit_in_the_watch_causes_no_early_renewal() {
     let mut candidate = leading();
     let Step::Wait(pause) = candidate.next(START + SECOND, wall()) else { panic!("just renewed") };
     assert!(candidate.shown(START + SECOND, held_by("me"), version(3), uid(1)));
@@ -344,7 +344,7 @@ fn an_edit_that_the_watch_shows_does_not_hurry_the_holder() {
 }
 
 #[test]
-fn a_watched_lease_is_looked_at_when_it_has_gone_and_not_before_it_expires() {
+fn a_watched_lease_is_read_after_deletion_and_not_before_expiry() {
     let mut candidate = having_read(held_by("rival"));
     candidate.watched(true, START);
     assert!(candidate.shown(START, held_by("rival"), version(2), uid(1)));

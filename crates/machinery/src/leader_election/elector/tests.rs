@@ -153,7 +153,7 @@ fn start(server: &Arc<Server>, clock: &Arc<Virtual>, host: &str) -> Running {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_standby_that_may_not_watch_takes_over_within_three_seconds() {
+async fn a_standby_without_a_watch_takes_over_within_three_seconds() {
     let (server, clock) = (Arc::new(Server::default()), Virtual::new());
     *server.unwatchable.lock() = true;
     let first = start(&server, &clock, "a");
@@ -174,7 +174,7 @@ async fn a_standby_that_may_not_watch_takes_over_within_three_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_standby_takes_over_at_once_when_the_leader_stops_and_does_not_poll() {
+async fn a_watching_standby_takes_over_at_once_without_polls() {
     let (server, clock) = (Arc::new(Server::default()), Virtual::new());
     let first = start(&server, &clock, "a");
     first.reached(Phase::Leading).await;
@@ -192,7 +192,7 @@ async fn a_standby_takes_over_at_once_when_the_leader_stops_and_does_not_poll() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_term_begins_although_the_answer_to_the_first_write_was_lost() {
+async fn a_term_begins_although_the_response_to_the_first_write_was_lost() {
     let (server, clock) = (Arc::new(Server::default()), Virtual::new());
     server.silent.store(1, Ordering::Relaxed);
     let process = start(&server, &clock, "a");
@@ -201,7 +201,7 @@ async fn a_term_begins_although_the_answer_to_the_first_write_was_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_standby_that_has_to_create_the_lease_again_begins_a_term() {
+async fn a_standby_that_recreates_the_lease_begins_a_term() {
     let (server, clock) = (Arc::new(Server::default()), Virtual::new());
     let first = start(&server, &clock, "a");
     first.reached(Phase::Leading).await;
@@ -245,7 +245,7 @@ async fn a_leader_notices_at_once_that_another_has_its_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dead_leader_is_replaced_when_its_lease_has_run_out_and_not_before() {
+async fn a_dead_leader_is_not_replaced_before_its_lease_has_expired() {
     let (server, clock) = (Arc::new(Server::default()), Virtual::new());
     let first = start(&server, &clock, "a");
     first.reached(Phase::Leading).await;
@@ -259,8 +259,7 @@ async fn a_dead_leader_is_replaced_when_its_lease_has_run_out_and_not_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_creates_the_lease_again_says_for_how_long_it_waits_and_begins_anew_after_another_deletion()
- {
+async fn a_process_that_recreates_the_lease_reports_and_restarts_its_wait() {
     let (server, clock) = (Arc::new(Server::default()), Virtual::new());
     let process = start(&server, &clock, "a");
     process.reached(Phase::Leading).await;
@@ -284,7 +283,7 @@ async fn who_creates_the_lease_again_says_for_how_long_it_waits_and_begins_anew_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_machine_that_wakes_up_from_suspension_may_not_write() {
+async fn a_resumed_machine_cannot_write() {
     let (server, clock) = (Arc::new(Server::default()), Virtual::new());
     let process = start(&server, &clock, "a");
     process.reached(Phase::Leading).await;
@@ -297,7 +296,7 @@ async fn a_machine_that_wakes_up_from_suspension_may_not_write() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_api_server_out_of_reach_suspends_permission_and_its_return_gives_it_back() {
+async fn an_outage_suspends_permission_and_its_end_restores_it() {
     let (server, clock) = (Arc::new(Server::default()), Virtual::new());
     let process = start(&server, &clock, "a");
     process.reached(Phase::Leading).await;
@@ -318,7 +317,7 @@ async fn an_api_server_out_of_reach_suspends_permission_and_its_return_gives_it_
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_api_server_that_never_answers_does_not_hold_up_the_end() {
+async fn an_unresponsive_api_server_does_not_delay_shutdown() {
     let (server, clock) = (Arc::new(Server::default()), Virtual::new());
     let process = start(&server, &clock, "a");
     process.reached(Phase::Leading).await;
@@ -330,7 +329,7 @@ async fn an_api_server_that_never_answers_does_not_hold_up_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_always_answers_conflict_is_not_asked_in_a_hot_loop() {
+async fn permanent_conflicts_cause_no_busy_loop() {
     let (server, clock) = (Arc::new(Server::default()), Virtual::new());
     server.instead.lock().extend(std::iter::repeat_n(Answer::Conflict, 1_000));
     let process = start(&server, &clock, "a");
@@ -341,7 +340,7 @@ async fn a_server_that_always_answers_conflict_is_not_asked_in_a_hot_loop() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_lease_is_given_up_only_when_no_write_can_be_carried_out_any_more() {
+async fn the_lease_is_released_only_after_the_last_possible_write() {
     for unanswered in [false, true] {
         let (server, clock) = (Arc::new(Server::default()), Virtual::new());
         let process = start(&server, &clock, "a");

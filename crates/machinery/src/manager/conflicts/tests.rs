@@ -234,7 +234,7 @@ fn a_list_is_merged_as_the_api_server_merges_it() {
 }
 
 #[test]
-fn a_default_that_is_forbidden_next_to_the_desired_state_goes() {
+fn a_default_that_conflicts_with_the_desired_state_is_removed() {
     let case = Case::new();
     let found = case.operations(&[("Forbidden", "spec.strategy.rollingUpdate")]);
     assert_eq!(found, [replaced("/spec/strategy", &json!({"type": "Recreate"}))]);
@@ -250,7 +250,7 @@ fn a_default_that_is_forbidden_next_to_the_desired_state_goes() {
 }
 
 #[test]
-fn a_name_that_a_desired_item_has_is_taken_from_another() {
+fn a_duplicate_name_is_removed_from_the_other_item() {
     let ports = format!("{MAIN}/ports");
     let field = format!("{CONTAINERS}[0].ports[1].name");
     let port =
@@ -274,7 +274,7 @@ fn a_name_that_a_desired_item_has_is_taken_from_another() {
 }
 
 #[test]
-fn what_needs_a_field_that_is_no_longer_desired_is_removed() {
+fn fields_that_require_a_removed_field_are_removed() {
     let probe = format!("{MAIN}/livenessProbe");
     let field = format!("{CONTAINERS}[0].livenessProbe");
     let left = Case::new()
@@ -298,7 +298,7 @@ fn what_needs_a_field_that_is_no_longer_desired_is_removed() {
 }
 
 #[test]
-fn the_object_stays_as_it_is_if_another_manager_is_not_the_reason() {
+fn the_object_is_unchanged_if_no_other_manager_is_the_reason() {
     let case = Case::new()
         .set(&format!("{MAIN}/tty"), json!(true))
         .set(&format!("{MAIN}/readinessProbe/exec"), json!({}))
@@ -330,7 +330,7 @@ fn the_object_stays_as_it_is_if_another_manager_is_not_the_reason() {
 }
 
 #[test]
-fn a_blamed_field_of_a_spec_goes_alone() {
+fn only_the_blamed_field_of_a_spec_is_removed() {
     let case = Case::new()
         .set(&format!("{POD}/hostUsers"), json!(false))
         .set(&format!("{POD}/hostNetwork"), json!(true));
@@ -339,7 +339,7 @@ fn a_blamed_field_of_a_spec_goes_alone() {
 }
 
 #[test]
-fn operations_on_one_list_come_last_position_first_and_none_is_within_another() {
+fn list_operations_are_sorted_last_position_first_and_do_not_overlap() {
     let cause = Cause { reason: "FieldValueInvalid".to_owned(), field: "spec.a.b".to_owned() };
     let (desired, stored) = (json!({"spec": {"a": {}}}), json!({"spec": {"a": {"b": 1}}}));
     let owners = Owners { applied: &|_| false, others: &|_| true };

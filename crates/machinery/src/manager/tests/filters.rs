@@ -30,7 +30,7 @@ fn has_another_size(delta: &Delta<Child>) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn changes_of_an_owned_kind_that_a_filter_drops_enqueue_nothing_but_deletions_do() {
+async fn a_filter_of_an_owned_kind_drops_changes_but_not_deletions() {
     let server = Server::default();
     let site = server.put(SITE, json!({}));
     let owner = json!({"apiVersion": "example.com/v1", "kind": "Site", "name": "a",

@@ -88,7 +88,7 @@ fn copies_follow_their_owner_whatever_fails() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_names_that_are_taken_are_named_and_each_is_taken_up_when_it_is_free() {
+async fn all_conflicting_names_are_reported_and_each_is_used_when_free() {
     let server = Server::new(1);
     server.set_liberties(false);
     put(&server, &json!({"to": ["x", "y", "z"], "text": "one"}));
@@ -118,7 +118,7 @@ async fn all_names_that_are_taken_are_named_and_each_is_taken_up_when_it_is_free
 }
 
 #[tokio::test]
-async fn what_nothing_would_delete_or_find_is_refused() {
+async fn a_label_without_a_finalizer_or_dropped_by_the_view_is_refused() {
     let manager = Manager::new("test").controller::<Site>().owns_labelled::<Child>(SITE_OF);
     let why = refused(manager.reconcile(nothing)).await;
     for fault in [
@@ -130,7 +130,7 @@ async fn what_nothing_would_delete_or_find_is_refused() {
 }
 
 #[test]
-fn of_several_problems_the_most_urgent_one_decides_and_three_are_told() {
+fn the_most_urgent_problem_decides_and_three_are_reported() {
     let problem = |class: Class, what: &str| Problem::Custom {
         class,
         reason: "ErrSome",
@@ -153,7 +153,7 @@ fn of_several_problems_the_most_urgent_one_decides_and_three_are_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_left_in_a_namespace_that_is_not_watched_or_not_listed() {
+async fn nothing_is_left_in_an_unwatched_or_unlisted_namespace() {
     let server = Server::new(1);
     server.set_liberties(false);
     put(&server, &json!({"to": ["x", "y"], "text": "one"}));

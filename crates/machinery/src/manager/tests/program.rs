@@ -139,7 +139,7 @@ fn replica(name: &'static str, log: &Log) -> Manager {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_process_at_a_time_runs_the_tasks_of_the_leader_and_all_run_the_others() {
+async fn only_the_leader_runs_leader_tasks_and_all_run_the_others() {
     let server = Server::new(1);
     server.set_liberties(false);
     server.put(&site(), json!({}));
@@ -160,7 +160,7 @@ async fn one_process_at_a_time_runs_the_tasks_of_the_leader_and_all_run_the_othe
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_of_the_leader_goes_on_after_an_interruption_and_ends_with_the_term() {
+async fn a_leader_task_continues_after_an_interruption_and_ends_with_the_term() {
     let (leadership, log) = (Leadership::of_tests(), Log::default());
     let lead = Lead { leadership: Some(leadership.clone()) };
     let (stop, seen) = (Shutdown::manual(), log.clone());
@@ -194,7 +194,7 @@ async fn a_task_of_the_leader_goes_on_after_an_interruption_and_ends_with_the_te
 }
 
 #[tokio::test]
-async fn what_would_write_without_the_lease_is_refused() {
+async fn a_controller_that_writes_on_standbys_is_refused() {
     let controller = Manager::new("test").controller::<Site>().also_on_standbys().owns::<Child>();
     let why = refused(controller.reconcile(nothing)).await;
     assert!(why.contains("let another controller write"), "{why}");

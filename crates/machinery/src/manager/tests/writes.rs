@@ -40,7 +40,7 @@ async fn a_response_is_in_the_store_before_the_call_returns() {
 }
 
 #[tokio::test]
-async fn a_write_of_the_object_itself_is_what_the_next_write_builds_on() {
+async fn the_next_write_builds_on_an_earlier_write_of_the_object() {
     let server = Server::default();
     let cx = context(&server);
     let written = cx.merge_patch::<Site>(cx.key(), json!({"spec": {"pages": 7}})).await.unwrap();
@@ -62,7 +62,7 @@ async fn an_error_names_the_verb_the_kind_and_the_object() {
 }
 
 #[tokio::test]
-async fn an_apply_without_force_names_the_fields_of_others() {
+async fn an_apply_without_force_names_the_conflicting_fields() {
     let server = Server::default();
     let cx = context(&server);
     // `put` sets it as another manager.
@@ -79,7 +79,7 @@ async fn an_apply_without_force_names_the_fields_of_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_of_an_object_that_no_informer_selects_enqueues_nothing_again_and_again() {
+async fn a_write_of_an_unselected_object_does_not_enqueue_repeatedly() {
     let server = Server::default();
     server.put(SITE, json!({}));
     let reconciles = Arc::new(AtomicU32::new(0));

@@ -67,7 +67,7 @@ async fn reviews() -> (Reviews, Arc<Asked>) {
 }
 
 #[tokio::test]
-async fn the_api_server_says_who_may_and_is_not_asked_again_at_once() {
+async fn the_api_server_authorizes_and_the_result_is_cached() {
     let (reviews, asked) = reviews().await;
     for (token, expected) in [
         (Some("prometheus"), Ok(())),
@@ -84,7 +84,7 @@ async fn the_api_server_says_who_may_and_is_not_asked_again_at_once() {
 }
 
 #[tokio::test]
-async fn an_answer_is_forgotten_after_a_minute() {
+async fn a_result_expires_after_a_minute() {
     let (reviews, asked) = reviews().await;
     reviews.admit(Some("prometheus")).await.unwrap();
     tokio::time::pause();
@@ -95,7 +95,7 @@ async fn an_answer_is_forgotten_after_a_minute() {
 }
 
 #[tokio::test]
-async fn when_the_api_server_cannot_say_nobody_is_admitted_and_nothing_is_remembered() {
+async fn a_failed_review_admits_no_client_and_is_not_cached() {
     let (reviews, asked) = reviews().await;
     *asked.refuses_with.lock() = Some(StatusCode::INTERNAL_SERVER_ERROR);
     let refused = reviews.admit(Some("prometheus")).await;
@@ -105,7 +105,7 @@ async fn when_the_api_server_cannot_say_nobody_is_admitted_and_nothing_is_rememb
 }
 
 #[tokio::test]
-async fn the_memory_is_bounded_and_whoever_tries_tokens_pushes_no_valid_one_out() {
+async fn the_cache_is_bounded_and_guessed_tokens_displace_no_valid_one() {
     let (reviews, asked) = reviews().await;
     for i in 0..2 * REMEMBERED {
         let _ = reviews.admit(Some(&format!("guess-{i}"))).await;
@@ -127,7 +127,7 @@ fn unanswered() -> Arc<Reviews> {
 }
 
 #[tokio::test]
-async fn only_so_many_requests_wait_for_the_api_server() {
+async fn the_number_of_concurrent_reviews_is_limited() {
     let reviews = unanswered();
     let mut asked = tokio::task::JoinSet::new();
     for i in 0..ASKING + 3 {
@@ -141,7 +141,7 @@ async fn only_so_many_requests_wait_for_the_api_server() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_of_a_token_that_was_admitted_is_remembered() {
+async fn a_refusal_of_a_formerly_admitted_token_is_cached() {
     let (reviews, key) = (unanswered(), (1, 2));
     reviews.remember(key, Ok(()));
     tokio::time::advance(BELIEVED).await;
@@ -154,7 +154,7 @@ async fn a_refusal_of_a_token_that_was_admitted_is_remembered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_tries_tokens_keeps_no_valid_one_from_being_asked_about() {
+async fn guessed_tokens_do_not_block_reviews_of_valid_ones() {
     let reviews = unanswered();
     reviews.remember(reviews.key("prometheus"), Ok(()));
     tokio::time::advance(BELIEVED).await;
@@ -173,7 +173,7 @@ async fn whoever_tries_tokens_keeps_no_valid_one_from_being_asked_about() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tokens_that_are_used_no_more_give_way() {
+async fn unused_tokens_are_replaced() {
     let reviews = unanswered();
     for i in 0..REMEMBERED as u64 {
         reviews.remember((i, i), Ok(()));
@@ -184,7 +184,7 @@ async fn tokens_that_are_used_no_more_give_way() {
 }
 
 #[tokio::test]
-async fn a_missing_right_to_ask_is_reported_once_until_a_review_succeeds() {
+async fn a_missing_permission_is_reported_once_until_a_review_succeeds() {
     let (reviews, asked) = reviews().await;
     let is_reported = || reviews.is_reported.load(Ordering::Relaxed);
     for _ in 0..2 {

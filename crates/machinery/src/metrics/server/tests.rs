@@ -55,7 +55,7 @@ fn code(answer: &str) -> &str {
 }
 
 #[tokio::test]
-async fn the_end_waits_for_no_connection_that_is_only_kept_alive() {
+async fn shutdown_does_not_wait_for_idle_connections() {
     let server = start().await;
     let mut idle = TcpStream::connect(server.address).await.unwrap();
     idle.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
@@ -70,7 +70,7 @@ async fn the_end_waits_for_no_connection_that_is_only_kept_alive() {
 }
 
 #[tokio::test]
-async fn a_probe_is_ok_or_says_what_is_wrong() {
+async fn a_probe_returns_ok_or_the_failed_check() {
     let server = start().await;
     let answer = server.get("/readyz", "").await;
     assert!(code(&answer) == "200" && answer.ends_with("\r\n\r\nok"), "{answer}");
@@ -86,7 +86,7 @@ async fn a_probe_is_ok_or_says_what_is_wrong() {
 }
 
 #[tokio::test]
-async fn metrics_come_in_the_format_that_was_asked_for() {
+async fn metrics_have_the_requested_format() {
     let server = start().await;
     let text = server.get("/metrics", "").await;
     assert!(text.contains("content-type: text/plain; version=0.0.4"), "{text}");
@@ -101,7 +101,7 @@ async fn metrics_come_in_the_format_that_was_asked_for() {
 }
 
 #[tokio::test]
-async fn what_is_not_served_is_refused() {
+async fn unsupported_requests_are_refused() {
     let server = start().await;
     for path in ["/", "/metrics/x", "/readyz/nothing", "/debug/pprof", "/../metrics"] {
         assert_eq!(code(&server.get(path, "").await), "404", "{path}");
@@ -124,7 +124,7 @@ async fn headers_are_bounded_in_size_and_number() {
 }
 
 #[tokio::test]
-async fn a_client_that_sends_nothing_is_cut_off() {
+async fn a_silent_client_is_disconnected() {
     let header_time = Duration::from_millis(300);
     let limits = Limits { connections: 2, header_time, ..Limits::default() };
     let server = start_with(limits, Access::Open).await;
@@ -140,7 +140,7 @@ async fn a_client_that_sends_nothing_is_cut_off() {
 }
 
 #[tokio::test]
-async fn a_connection_too_many_waits_for_a_place() {
+async fn a_connection_over_the_limit_waits() {
     let server = start_with(Limits { connections: 2, ..Limits::default() }, Access::Open).await;
     let mut open = Vec::new();
     for _ in 0..2 {
@@ -156,7 +156,7 @@ async fn a_connection_too_many_waits_for_a_place() {
 }
 
 #[tokio::test]
-async fn the_end_waits_a_while_for_an_answer_under_way() {
+async fn shutdown_waits_briefly_for_a_running_response() {
     const LENGTH: usize = 16 << 20; // More than the sockets hold.
     for reads in [true, false] {
         let server = start().await;
@@ -197,7 +197,7 @@ fn reviews() -> Access {
 }
 
 #[tokio::test]
-async fn metrics_are_for_those_who_are_admitted_and_health_is_for_all() {
+async fn metrics_require_authorization_and_health_does_not() {
     let server = start_with(Limits::default(), reviews()).await;
     for (header, expected) in [
         ("", "401"),
@@ -215,7 +215,7 @@ async fn metrics_are_for_those_who_are_admitted_and_health_is_for_all() {
 }
 
 #[tokio::test]
-async fn over_tls_a_client_that_knows_the_certificate_is_answered_and_plain_http_is_not() {
+async fn tls_clients_are_served_and_http_clients_are_not() {
     use tokio_rustls::TlsConnector;
     use tokio_rustls::rustls::crypto::ring;
     use tokio_rustls::rustls::pki_types::pem::PemObject;

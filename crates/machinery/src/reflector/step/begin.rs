@@ -1,4 +1,4 @@
-//! The begin of lists and watches.
+//! The start of lists and watches.
 
 use std::ops::Range;
 use std::time::Duration;

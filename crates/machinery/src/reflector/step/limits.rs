@@ -7,21 +7,21 @@ use std::time::Duration;
 pub(super) const PAGE: u32 = 500;
 /// Longest silence of a streaming list before it is abandoned.
 pub(super) const STREAM_PROGRESS: Duration = Duration::from_secs(15);
-/// Longest duration of a streaming list, plus [`STREAM_PER_OBJECT`] for each object: on a busy kind, events can keep
-/// it alive although its final bookmark never comes.
+/// Longest duration of a streaming list, plus [`STREAM_PER_OBJECT`] for each object. On a busy kind, events can keep
+/// the list alive although its final bookmark never arrives.
 pub(super) const STREAM_TOTAL: Duration = Duration::from_secs(60);
 pub(super) const STREAM_PER_OBJECT: Duration = Duration::from_millis(1);
 /// Time before a server without streaming lists is tried again: it could have been upgraded.
 pub(super) const STREAM_RETRY: Duration = Duration::from_secs(3600);
 /// Longest wait for a watch to be accepted. An API server sends headers at once.
 pub(super) const OPEN: Duration = Duration::from_secs(30);
-/// Longest silence of a watch before the server's version is requested and the watch reopened. Bookmarks come about
-/// once a minute, if there are changes.
+/// Longest silence of a watch before the server's version is requested and the watch reopened. Bookmarks arrive about
+/// once a minute if there are changes.
 pub(super) const IDLE: Duration = Duration::from_secs(150);
 /// Shortest life of a new watch, even after a long outage: it delivers missed events within a moment.
 pub(super) const GRACE: Duration = Duration::from_secs(30);
-/// Time before silent watches are distrusted while the server has newer versions. For a quiet kind, each list is
-/// wasted; for a broken watch, nothing else helps.
+/// Time after which a kind is listed because its watches are silent although the server has newer versions. For a quiet
+/// kind, such a list is wasted; for a broken watch, nothing else helps.
 pub(super) const OVERTAKEN: Duration = Duration::from_secs(1800);
 /// Range of `timeoutSeconds`: below 240 s, where common load balancers cut idle connections, and spread out so that
 /// replicas do not move in lockstep.
@@ -29,8 +29,8 @@ pub(super) const TIMEOUT: Range<u64> = 120..230;
 /// Range of `timeoutSeconds` of a streaming list, whose objects alone can take minutes (client-go: 300 to 600,
 /// tools/cache/reflector.go).
 pub(super) const STREAM_TIMEOUT: Range<u64> = 300..600;
-/// Number of failed streaming lists before pages are tried: broken off before complete, timed out, or answered with
-/// an error. A proxy may cut long responses, while other requests work.
+/// Number of failed streaming lists before pages are tried: broken off before complete, timed out, or failed with an
+/// error. A proxy can cut long responses while other requests work.
 pub(super) const STREAMS_CUT: u32 = 3;
 /// Range of the random delay of each reflector after a server has come back.
 pub(super) const RETURNED: Duration = Duration::from_secs(1);
@@ -41,8 +41,8 @@ pub(super) const NOT_SERVED: Duration = Duration::from_secs(2);
 pub(super) const SHORT: Duration = Duration::from_secs(1);
 /// Number of consecutive "too large resource version" responses before the bound is dropped.
 pub(super) const TOO_LARGE: u32 = 5;
-/// Number of consecutive lists of the newest version that are older than the stored one before this is believed. One
-/// would be enough: such a list is as fresh as etcd (KEP-2340).
+/// Number of consecutive lists of the newest version that must be older than the stored one before the history counts
+/// as regressed. One would be enough: such a list is as fresh as etcd (KEP-2340).
 pub(super) const REWOUND: u32 = 3;
 /// Number of consecutive watches at one version that failed internally, ended at once or timed out before the kind
 /// is listed again.

@@ -108,7 +108,7 @@ fn at(version: u64) -> Position {
 }
 
 #[test]
-fn no_sequence_of_inputs_panics_or_leaves_it_without_a_way_on() {
+fn no_sequence_of_inputs_panics_or_stalls_the_machine() {
     for seed in 0..2000 {
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut run = Run::new().then(Input::Start);

@@ -36,8 +36,8 @@ impl Machine {
                     // Not accepted: the server is down, too busy, or has no watch cache yet. This is temporary, and
                     // pages would cost the server more.
                     Class::Transient => *opened,
-                    // The response of an API server whose etcd is too old for streaming lists, or whose watch cache
-                    // lags. Pages may still work, also through a proxy that delays the beginning of a stream.
+                    // This is the response of an API server whose etcd is too old for streaming lists, or whose watch
+                    // cache lags. Pages can still work, also through a proxy that delays the beginning of a stream.
                     Class::Internal | Class::ServerBehind | Class::Unanswered => true,
                     Class::Expired | Class::Refused | Class::Forbidden | Class::NotServed => false,
                 };
@@ -62,8 +62,8 @@ impl Machine {
             }
             Phase::Watching { began, opened, .. } => {
                 let lived = *opened && now.saturating_duration_since(*began) >= SHORT;
-                // Proxies cut idle connections, perhaps every few seconds. If the API server is down, the next watch
-                // is not accepted, and that is a failure.
+                // Proxies cut idle connections, perhaps every few seconds. If the API server is down, the next watch is
+                // not accepted, which is a failure.
                 let cut = failure.class == Class::Transient && failure.retry_after.is_none();
                 if lived && cut {
                     return self.watch(now);
@@ -96,7 +96,7 @@ impl Machine {
 
     fn watch_failed(&mut self, failure: &Failure, now: Instant) -> Vec<Action> {
         let next = match failure.class {
-            // The server requests a list in this way. It is a failure only if a list did not help.
+            // A 410 is the server's way to request a list. It is a failure only if a list did not help.
             Class::Expired if !self.failures.relisted => return self.stale_then_list(failure, now),
             Class::Expired => Next::List(Reason::Expired),
             Class::Refused => {
@@ -111,7 +111,7 @@ impl Machine {
         self.back_off(failure, next, now)
     }
 
-    /// Returns the step after a watch that delivers nothing and perhaps never will. Lists may still work.
+    /// Returns the step after a watch that delivers nothing and perhaps never will. Lists can still work.
     fn next_of_stuck(&mut self) -> Next {
         self.failures.stuck += 1;
         if self.failures.stuck >= STUCK { Next::List(Reason::Stuck) } else { Next::Watch }
@@ -131,9 +131,9 @@ impl Machine {
         self.back_off(behind, Next::List(Reason::Refused), now)
     }
 
-    /// Handles an object that is not stored and is older than the watch. Either it was sent before and deleted
-    /// since, or it has just become visible, as OpenShift's projects do for a new member. A list decides, after a
-    /// wait, because a server can repeat this.
+    /// Handles an object that is not stored and is older than the watch. Either it was sent before and deleted since,
+    /// or it has just become visible, as OpenShift's projects do for a new member. A list decides which. The list
+    /// follows after a wait, because a server can repeat this.
     pub(super) fn out_of_order(&mut self, version: ResourceVersion, now: Instant) -> Vec<Action> {
         if !matches!(self.phase, Phase::Watching { .. }) {
             return Vec::new();
@@ -142,7 +142,7 @@ impl Machine {
         self.back_off(&Failure::transient(why), Next::List(Reason::OutOfOrder), now)
     }
 
-    pub(super) fn deadline_passed(&mut self, now: Instant) -> Vec<Action> {
+    pub(super) fn deadline_reached(&mut self, now: Instant) -> Vec<Action> {
         match &self.phase {
             Phase::Streaming { opened: false, .. } | Phase::Watching { opened: false, .. } => {
                 let why = format!("no answer to a watch within {OPEN:?}");
@@ -152,7 +152,7 @@ impl Machine {
             // A quiet kind without bookmarks is silent, too, and would be listed again and again. The next watch
             // uses another connection and delivers whatever a dead one hid.
             Phase::Watching { .. } if !self.held().is_known() => {
-                self.heard = now; // No version of the server's could be compared.
+                self.heard = now; // No server version can be compared.
                 self.watch(now)
             }
             Phase::Watching { .. } => {

@@ -3,34 +3,34 @@
 use super::*;
 
 #[test]
-fn our_own_write_is_visible_and_reported_at_once_and_its_repetition_is_nothing() {
+fn an_own_write_is_reported_at_once_and_its_echo_ignored() {
     let mut bed = Bed::new();
     bed.list(5, vec![thing("a", 1, 3)]);
-    bed.told();
+    bed.reported();
     bed.wrote(thing("a", 1, 6));
     bed.wrote(thing("b", 2, 7));
     assert_eq!(bed.held(), ["a1@6", "b2@7"]);
-    assert_eq!(bed.told(), ["+b2@7", "~a1@3>6"]);
+    assert_eq!(bed.reported(), ["+b2@7", "~a1@3>6"]);
     bed.apply(thing("a", 1, 6));
     bed.apply(thing("b", 2, 7));
-    assert_eq!((bed.told().len(), bed.store.unconfirmed()), (0, 0));
+    assert_eq!((bed.reported().len(), bed.store.unconfirmed()), (0, 0));
 }
 
 #[test]
-fn a_change_of_somebody_else_before_our_write_is_part_of_what_was_reported() {
+fn the_report_of_our_write_includes_earlier_changes_by_others() {
     let mut bed = Bed::new();
     bed.list(5, vec![thing("a", 1, 5)]);
     bed.wrote(thing("a", 1, 7));
-    bed.told();
+    bed.reported();
     bed.apply(thing("a", 1, 6));
-    assert!(bed.told().is_empty());
+    assert!(bed.reported().is_empty());
     assert_eq!(bed.held(), ["a1@7"], "the view does not go back");
     bed.apply(thing("a", 1, 7));
-    assert!(bed.told().is_empty());
+    assert!(bed.reported().is_empty());
 }
 
 #[test]
-fn of_two_answers_in_the_wrong_order_the_newer_one_stays() {
+fn the_newer_of_two_reordered_responses_is_kept() {
     let mut bed = Bed::new();
     bed.list(5, vec![thing("a", 1, 5)]);
     bed.wrote(thing("a", 1, 7));
@@ -38,27 +38,27 @@ fn of_two_answers_in_the_wrong_order_the_newer_one_stays() {
     assert_eq!(bed.in_order(), ["+a1@5", "~a1@5>7"]);
     bed.apply(thing("a", 1, 6));
     bed.apply(thing("a", 1, 7));
-    assert_eq!((bed.told().len(), bed.store.unconfirmed()), (0, 0));
+    assert_eq!((bed.reported().len(), bed.store.unconfirmed()), (0, 0));
 }
 
 #[test]
-fn an_object_we_deleted_is_not_seen_again() {
+fn an_object_we_deleted_does_not_reappear() {
     let mut bed = Bed::new();
     bed.list(5, vec![thing("a", 1, 5)]);
-    bed.told();
+    bed.reported();
     bed.removed("a", 1);
-    assert_eq!((bed.told(), bed.held().len()), (vec!["-a1@5".to_owned()], 0));
+    assert_eq!((bed.reported(), bed.held().len()), (vec!["-a1@5".to_owned()], 0));
     bed.apply(thing("a", 1, 6));
     assert!(bed.held().is_empty());
-    assert!(bed.told().is_empty(), "somebody changed it before");
+    assert!(bed.reported().is_empty(), "somebody changed it before");
     bed.deleted(thing("a", 1, 7));
-    assert_eq!((bed.told().len(), bed.store.unconfirmed()), (0, 0));
+    assert_eq!((bed.reported().len(), bed.store.unconfirmed()), (0, 0));
     bed.apply(thing("a", 2, 8));
     assert_eq!(bed.held(), ["a2@8"]);
 }
 
 #[test]
-fn the_late_answer_to_a_write_does_not_bring_back_what_was_deleted_since() {
+fn a_late_response_does_not_restore_a_deleted_object() {
     let mut bed = Bed::new();
     bed.list(5, vec![thing("a", 1, 5)]);
     bed.removed("a", 1);
@@ -70,16 +70,16 @@ fn the_late_answer_to_a_write_does_not_bring_back_what_was_deleted_since() {
 }
 
 #[test]
-fn the_late_answer_about_an_object_whose_name_is_taken_changes_nothing() {
+fn a_late_response_does_not_replace_a_newer_namesake() {
     let mut bed = Bed::new();
     bed.wrote(thing("a", 2, 8));
-    bed.told();
+    bed.reported();
     bed.wrote(thing("a", 1, 6));
-    assert_eq!((bed.told().len(), bed.held()), (0, vec!["a2@8".to_owned()]));
+    assert_eq!((bed.reported().len(), bed.held()), (0, vec!["a2@8".to_owned()]));
 }
 
 #[test]
-fn what_we_created_and_deleted_does_not_uncover_what_was_there_before() {
+fn a_deletion_by_us_does_not_restore_an_earlier_namesake() {
     let mut bed = Bed::new();
     bed.list(5, vec![]);
     bed.wrote(thing("a", 2, 8));
@@ -93,7 +93,7 @@ fn what_we_created_and_deleted_does_not_uncover_what_was_there_before() {
 }
 
 #[test]
-fn what_the_watch_never_shows_goes_although_it_shows_an_earlier_namesake() {
+fn an_unconfirmed_object_is_removed_although_a_namesake_was_shown() {
     let mut bed = Bed::new();
     bed.list(5, vec![thing("a", 1, 5)]);
     bed.wrote(thing("a", 2, 9));
@@ -105,52 +105,52 @@ fn what_the_watch_never_shows_goes_although_it_shows_an_earlier_namesake() {
 }
 
 #[test]
-fn the_end_of_an_object_that_cannot_be_decoded_leaves_what_was_done_after_it() {
+fn an_undecodable_deletion_keeps_the_tombstone_of_a_namesake() {
     let mut bed = Bed::new();
     bed.list(5, vec![]);
     bed.wrote(thing("a", 2, 8));
     bed.apply(thing("a", 1, 6));
     bed.removed("a", 2);
-    bed.told();
+    bed.reported();
     bed.writer.delete_undecodable(&key("a"), uid(1), ResourceVersion::new(7));
     bed.apply(thing("a", 2, 8));
     assert!(bed.held().is_empty());
     bed.deleted(thing("a", 2, 9));
-    assert_eq!((bed.told().len(), bed.store.unconfirmed()), (0, 0));
+    assert_eq!((bed.reported().len(), bed.store.unconfirmed()), (0, 0));
 }
 
 #[test]
-fn an_answer_that_the_watch_has_overtaken_is_not_stored() {
+fn a_response_that_the_watch_has_overtaken_is_not_stored() {
     let mut bed = Bed::new();
     bed.list(5, vec![]);
     bed.apply(thing("a", 1, 6));
-    bed.told();
+    bed.reported();
     bed.wrote(thing("a", 1, 6));
-    assert!(bed.told().is_empty(), "it is as its author believes");
+    assert!(bed.reported().is_empty(), "it is as its author believes");
     bed.deleted(thing("a", 1, 7));
-    bed.told();
+    bed.reported();
     bed.wrote(thing("a", 1, 6));
     assert_eq!(bed.in_order(), ["+a1@6", "-a1@6"], "its author believes in it");
     bed.store.apply_read(thing("a", 1, 6));
     bed.removed("a", 1);
-    assert_eq!((bed.told().len(), bed.held().len(), bed.store.unconfirmed()), (0, 0, 0));
+    assert_eq!((bed.reported().len(), bed.held().len(), bed.store.unconfirmed()), (0, 0, 0));
 }
 
 #[test]
-fn what_we_wrote_after_somebody_else_took_it_out_of_sight_stays() {
+fn an_own_write_survives_an_earlier_deletion_event() {
     let mut bed = Bed::new();
     bed.list(5, vec![thing("a", 1, 5)]);
     bed.wrote(thing("a", 1, 7));
-    bed.told();
+    bed.reported();
     // A selector can stop matching for a while.
     bed.deleted(thing("a", 1, 6));
-    assert_eq!((bed.told(), bed.held()), (vec![], vec!["a1@7".to_owned()]));
+    assert_eq!((bed.reported(), bed.held()), (vec![], vec!["a1@7".to_owned()]));
     bed.apply(thing("a", 1, 7));
     assert_eq!(bed.store.unconfirmed(), 0);
 }
 
 #[test]
-fn handlers_hear_of_answers_and_of_the_watch_in_the_order_in_which_they_became_visible() {
+fn handlers_receive_changes_in_the_order_of_their_visibility() {
     let (mut writer, store) = new::<Thing>(Vec::new());
     let (versions, reads) = (Arc::new(Mutex::new(Vec::new())), store.clone());
     let notified = versions.clone();

@@ -3,24 +3,24 @@
 use super::*;
 
 #[test]
-fn a_list_from_before_our_writes_takes_none_of_them_back() {
+fn an_older_list_undoes_no_own_write() {
     let mut bed = Bed::new();
     bed.list(5, vec![thing("a", 1, 5), thing("d", 4, 4)]);
     bed.wrote(thing("a", 1, 7));
     bed.wrote(thing("b", 2, 8));
     bed.removed("d", 4);
-    bed.told();
+    bed.reported();
     assert!(bed.list(6, vec![thing("a", 1, 5), thing("d", 4, 4)]));
     assert_eq!(bed.held(), ["a1@7", "b2@8"]);
-    assert!(bed.told().is_empty());
+    assert!(bed.reported().is_empty());
     bed.apply(thing("a", 1, 7));
     bed.apply(thing("b", 2, 8));
     bed.deleted(thing("d", 4, 9));
-    assert_eq!((bed.told().len(), bed.store.unconfirmed()), (0, 0));
+    assert_eq!((bed.reported().len(), bed.store.unconfirmed()), (0, 0));
 }
 
 #[test]
-fn what_we_created_and_somebody_deleted_in_a_gap_is_reported() {
+fn a_list_reports_the_deletion_of_a_created_object() {
     let mut bed = Bed::new();
     bed.list(5, vec![]);
     bed.wrote(thing("a", 1, 6));
@@ -30,7 +30,7 @@ fn what_we_created_and_somebody_deleted_in_a_gap_is_reported() {
 }
 
 #[test]
-fn what_we_created_and_somebody_deleted_before_a_list_and_our_answer_is_reported() {
+fn a_late_response_reports_an_object_that_was_deleted_since() {
     let mut bed = Bed::new();
     bed.list(5, vec![]);
     // The create was 6, the delete 7, and the answer to the create is still under way.
@@ -41,7 +41,7 @@ fn what_we_created_and_somebody_deleted_before_a_list_and_our_answer_is_reported
 }
 
 #[test]
-fn our_write_during_a_relist_is_neither_hidden_nor_swept() {
+fn a_relist_neither_hides_nor_removes_a_concurrent_write() {
     let mut bed = Bed::new();
     bed.list(5, vec![thing("a", 1, 5), thing("c", 3, 5)]);
     bed.writer.begin();
@@ -51,14 +51,14 @@ fn our_write_during_a_relist_is_neither_hidden_nor_swept() {
     bed.wrote(thing("c", 3, 10));
     bed.writer.listed(thing("c", 3, 5));
     assert_eq!(bed.held(), ["a1@8", "b2@9", "c3@10"]);
-    bed.told();
+    bed.reported();
     assert!(bed.commit(7));
     assert_eq!(bed.held(), ["a1@8", "b2@9", "c3@10"]);
-    assert!(bed.told().is_empty(), "a6 is part of a8");
+    assert!(bed.reported().is_empty(), "a6 is part of a8");
 }
 
 #[test]
-fn what_was_listed_as_held_before_our_write_and_delete_stays_as_we_left_it() {
+fn a_list_does_not_override_writes_made_after_its_items() {
     let mut bed = Bed::new();
     bed.list(5, vec![thing("a", 1, 3), thing("b", 2, 4)]);
     bed.writer.begin();
@@ -74,7 +74,7 @@ fn what_was_listed_as_held_before_our_write_and_delete_stays_as_we_left_it() {
 }
 
 #[test]
-fn what_we_made_and_deleted_after_a_list_was_taken_is_not_seen_again() {
+fn an_object_created_and_deleted_during_a_list_does_not_reappear() {
     let mut bed = Bed::new();
     bed.list(5, vec![]);
     bed.writer.begin();
@@ -88,7 +88,7 @@ fn what_we_made_and_deleted_after_a_list_was_taken_is_not_seen_again() {
 }
 
 #[test]
-fn what_we_write_while_a_list_cannot_decode_it_is_not_lost() {
+fn a_write_during_a_list_with_its_undecodable_state_is_kept() {
     let mut bed = Bed::new();
     bed.list(5, vec![]);
     bed.wrote(thing("a", 1, 6));
@@ -101,7 +101,7 @@ fn what_we_write_while_a_list_cannot_decode_it_is_not_lost() {
 }
 
 #[test]
-fn what_we_deleted_is_not_seen_again_though_a_list_could_not_decode_it() {
+fn a_deleted_object_does_not_reappear_after_an_undecodable_item() {
     let mut bed = Bed::new();
     bed.list(5, vec![]);
     bed.wrote(thing("a", 1, 6));
@@ -116,7 +116,7 @@ fn what_we_deleted_is_not_seen_again_though_a_list_could_not_decode_it() {
 }
 
 #[test]
-fn a_namesake_in_a_list_ends_what_we_wrote_before_it() {
+fn a_listed_namesake_replaces_an_earlier_own_write() {
     let mut bed = Bed::new();
     bed.list(2, vec![thing("a", 1, 1)]);
     bed.wrote(thing("a", 1, 3));

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::*;
 
 #[test]
-fn what_an_owner_controls_is_not_what_its_namesake_does() {
+fn an_owner_does_not_control_the_objects_of_its_namesake() {
     let parent = |number| Parent { metadata: thing("parent", number, 1).meta };
     let (writer, store) = new(vec![Index::by_controller::<Parent>()]);
     let mut child = thing("child", 3, 5);
@@ -17,7 +17,7 @@ fn what_an_owner_controls_is_not_what_its_namesake_does() {
 }
 
 #[test]
-fn two_kinds_of_owners_have_an_index_each() {
+fn each_kind_of_owner_has_its_own_index() {
     let (_, store) = new(vec![Index::by_controller::<Parent>(), Index::by_controller::<Uncle>()]);
     let parent = Parent { metadata: thing("it", 1, 1).meta };
     let uncle = Uncle { metadata: thing("it", 2, 1).meta };
@@ -34,7 +34,7 @@ fn two_kinds_of_owners_have_an_index_each() {
 }
 
 #[test]
-fn a_lookup_in_an_index_that_there_is_not_is_an_error_that_names_those_there_are() {
+fn the_error_for_an_unknown_index_lists_the_known_indexes() {
     let bed = Bed::new();
     let unknown = bed.store.by_index("colour", "red").unwrap_err();
     assert_eq!((&*unknown.name, &*unknown.known), ("colour", &["color".to_owned()][..]));
@@ -80,7 +80,7 @@ fn an_index_follows_a_value_that_many_objects_have() {
 }
 
 #[test]
-fn an_index_function_that_panics_harms_only_its_object() {
+fn a_panicking_index_function_affects_only_its_object() {
     let shy = Index::new("shy", |thing: &Thing, each| {
         each("found".into());
         assert_ne!(thing.color, "invisible", "shy");
@@ -152,7 +152,7 @@ fn no_reader_ever_sees_part_of_a_relist() {
 }
 
 #[test]
-fn a_handler_may_ask_how_many_answers_are_unconfirmed() {
+fn a_handler_can_read_the_number_of_unconfirmed_responses() {
     let (mut writer, store) = new::<Thing>(Vec::new());
     let (reads, seen) = (store.clone(), Arc::new(Mutex::new(Vec::new())));
     let asked = seen.clone();

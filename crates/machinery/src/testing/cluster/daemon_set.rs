@@ -56,7 +56,7 @@ pub(super) fn sync(snapshot: &Snapshot, set: &Object, pass: &mut Pass) {
         ("numberAvailable", serving),
         ("numberUnavailable", wanted - serving),
     ]);
-    // Kubernetes prints these even if they are zero.
+    // Kubernetes serializes these even if they are zero.
     for (name, count) in [
         ("currentNumberScheduled", current),
         ("desiredNumberScheduled", wanted),
@@ -68,7 +68,7 @@ pub(super) fn sync(snapshot: &Snapshot, set: &Object, pass: &mut Pass) {
     pass.status(set, status);
 }
 
-/// Deletes pods of an old template, given with whether each serves, as far as `maxUnavailable` allows it.
+/// Deletes pods of an old template, as far as `maxUnavailable` permits. `old`: each pod, and true if it is available.
 fn replace(set: &Object, old: &[(&Object, bool)], wanted: i64, missing: i64, pass: &mut Pass) {
     if set.text("/spec/updateStrategy/type") == "OnDelete" {
         return;

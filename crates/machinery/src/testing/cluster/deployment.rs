@@ -15,7 +15,7 @@ const REVISION: &str = "deployment.kubernetes.io/revision";
 /// A Deployment with its ReplicaSets.
 struct Rollout<'a> {
     deployment: &'a Object,
-    /// That of the newest template.
+    /// The ReplicaSet of the current template.
     new: Option<&'a Object>,
     old: Vec<&'a Object>,
     wanted: i64,
@@ -24,7 +24,7 @@ struct Rollout<'a> {
 }
 
 pub(super) fn sync(snapshot: &Snapshot, deployment: &Object, pass: &mut Pass) {
-    // The API server would refuse a template without labels.
+    // A real API server refuses a template without labels.
     let labels = deployment.at("/spec/template/metadata/labels").as_object();
     if deployment.is_deleting() || labels.is_none_or(Map::is_empty) {
         return;
@@ -36,7 +36,7 @@ pub(super) fn sync(snapshot: &Snapshot, deployment: &Object, pass: &mut Pass) {
     let limits = deployment.at("/spec/strategy/rollingUpdate");
     let surge = amount(&limits["maxSurge"], "25%", wanted, true);
     let unavailable = amount(&limits["maxUnavailable"], "25%", wanted, false);
-    // Without both, nothing could ever be replaced (ResolveFenceposts).
+    // If both are 0, no pod can be replaced (ResolveFenceposts).
     let unavailable = if surge == 0 { unavailable.max(1) } else { unavailable };
     let new = new.first().copied();
     let rollout = Rollout { deployment, new, old, wanted, surge, unavailable };
@@ -45,7 +45,7 @@ pub(super) fn sync(snapshot: &Snapshot, deployment: &Object, pass: &mut Pass) {
     rollout.report(snapshot, pass);
 }
 
-/// The template of a ReplicaSet without the hash.
+/// Returns the template of a ReplicaSet without the hash.
 fn bare_template(set: &Object) -> Value {
     let mut template = set.at("/spec/template").clone();
     if let Some(labels) = template["metadata"]["labels"].as_object_mut() {
@@ -102,7 +102,7 @@ impl<'a> Rollout<'a> {
         }
     }
 
-    /// Reduces the old ones, those that do not work first (reconcileOldReplicaSets).
+    /// Scales down the old ReplicaSets, unavailable pods first (reconcileOldReplicaSets).
     fn scale_down_old(&self, new: &Object, current: i64, pass: &mut Pass) {
         let fewest = self.wanted - self.unavailable;
         let missing_of_new = replicas(new) - new.number("/status/availableReplicas");
@@ -183,7 +183,7 @@ impl<'a> Rollout<'a> {
         pass.status(self.deployment, status);
     }
 
-    /// The condition Progressing (checkPausedConditions and syncRolloutStatus).
+    /// Returns the condition Progressing (checkPausedConditions and syncRolloutStatus).
     fn progressing(
         &self,
         snapshot: &Snapshot,
@@ -212,7 +212,7 @@ impl<'a> Rollout<'a> {
         let is_done = is("NewReplicaSetAvailable");
         let names_it =
             old.is_some_and(|old| old["message"].as_str().is_some_and(|it| it.contains(&of_new)));
-        // A finished rollout is not begun again by pods that come and go, only by a new template.
+        // Only a new template restarts a finished rollout, not the deletion and creation of pods.
         if is_done && names_it && self.old.iter().all(|set| replicas(set) == 0) {
             return old.cloned();
         }
@@ -244,7 +244,7 @@ impl<'a> Rollout<'a> {
     }
 }
 
-/// A condition of a Deployment, which has two times.
+/// Returns a condition of a Deployment, which has two times.
 fn touched(before: &Value, new: Value, now: &str) -> Value {
     let kind = new["type"].as_str().unwrap_or_default().to_owned();
     let is_same =
@@ -255,7 +255,7 @@ fn touched(before: &Value, new: Value, now: &str) -> Value {
     new
 }
 
-/// The counts that are not zero, as Kubernetes prints them.
+/// Returns the counts that are not zero, as Kubernetes serializes them.
 pub(super) fn counts(all: &[(&str, i64)]) -> Value {
     let some = all.iter().filter(|(_, count)| *count != 0);
     some.map(|(name, count)| ((*name).to_owned(), json!(count))).collect::<Map<_, _>>().into()
@@ -291,7 +291,7 @@ pub(super) fn sync_replica_set(snapshot: &Snapshot, set: &Object, pass: &mut Pas
     for _ in pods.len()..wanted {
         pass.create_pod(set, "ReplicaSet", None, None);
     }
-    // Those that do not work go first, then the newest.
+    // Deletes unavailable pods first, then the newest.
     pods.sort_by_key(|pod| {
         let created = pod.text("/metadata/creationTimestamp").to_owned();
         (!pod.text("/spec/nodeName").is_empty(), pod.is("Ready"), Reverse(created))

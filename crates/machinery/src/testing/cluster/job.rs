@@ -52,7 +52,8 @@ pub(super) fn sync(snapshot: &Snapshot, job: &Object, pass: &mut Pass) {
     } else if condition(before, "Suspended").is_some() {
         add("Suspended", "False", "JobResumed", "Job resumed");
     }
-    // With the end comes the condition that announces it: of a real one, a pod may still run then.
+    // FailureTarget and SuccessCriteriaMet are set together with the final condition. A real Job sets them earlier,
+    // while pods can still run.
     if failed > retries {
         let (reason, why) = ("BackoffLimitExceeded", "Job has reached the specified backoff limit");
         add("FailureTarget", "True", reason, why);
@@ -69,7 +70,7 @@ pub(super) fn sync(snapshot: &Snapshot, job: &Object, pass: &mut Pass) {
     pass.status(job, status);
 }
 
-/// Deletes a Job that has ended, after `ttlSecondsAfterFinished`.
+/// Deletes a finished Job after `ttlSecondsAfterFinished`.
 fn expire(snapshot: &Snapshot, job: &Object, ended: &str, pass: &mut Pass) {
     let Some(seconds) = job.at("/spec/ttlSecondsAfterFinished").as_i64() else { return };
     let since = condition(job.at("/status"), ended).map(|it| &it["lastTransitionTime"]);
@@ -92,7 +93,7 @@ pub(super) fn has_ended(pod: &Object) -> bool {
     matches!(pod.text("/status/phase"), "Succeeded" | "Failed")
 }
 
-/// Returns whether the pod ends by itself: its owner is a Job.
+/// Returns whether the pod belongs to a Job, so that it terminates by itself.
 pub(super) fn is_of_a_job(pod: &Object) -> bool {
     let owners = pod.at("/metadata/ownerReferences").as_array().into_iter().flatten();
     owners.into_iter().any(|owner| owner["kind"] == "Job" && owner["controller"] == true)

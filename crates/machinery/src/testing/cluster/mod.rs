@@ -1,32 +1,32 @@
-//! Kubernetes' own controllers, simplified: what makes pods of Deployments, DaemonSets and Jobs.
+//! Simplified versions of Kubernetes' own controllers, which create the pods of Deployments, DaemonSets and Jobs.
 //!
 //! Guarantees
-//! - A Deployment gets a ReplicaSet per template, and rolls out by `maxSurge` and `maxUnavailable`, or by Recreate. Its
-//!   status has the counts, and the conditions Available and Progressing, with `progressDeadlineSeconds`.
-//! - A DaemonSet gets a pod on each node that its pods may go to, and replaces those of an old
-//!   template by `maxUnavailable`.
-//! - A Job gets pods until enough of them have succeeded, or more than `backoffLimit` have failed, and is deleted after
+//! - A Deployment gets a ReplicaSet per template, and rolls out according to `maxSurge` and `maxUnavailable`, or by
+//!   Recreate. Its status has the counts, and the conditions Available and Progressing, with `progressDeadlineSeconds`.
+//! - A DaemonSet gets a pod on each eligible node, and replaces pods of an old template according to `maxUnavailable`.
+//! - A Job gets pods until enough of them have succeeded, or more than `backoffLimit` have failed. It is deleted after
 //!   `ttlSecondsAfterFinished`. A pod of a Job succeeds as soon as it has been ready.
-//! - A pod goes to a node that its `nodeSelector`, required node affinity and tolerations allow, and becomes what [`Cluster::pods_are`] says.
-//! - The objects in a namespace that is being deleted are deleted, then the namespace; those of a deleted owner, too.
-//! - Each controller acts on what was there [`LATENCY`] ago, so a controller sees the states in between, such as a new
-//!   `observedGeneration` with old counts.
+//! - A pod is scheduled to a node that its `nodeSelector`, required node affinity and tolerations permit. Then it gets
+//!   the state that [`Cluster::pods_are`] sets.
+//! - When a namespace is deleted, its objects are deleted first. When an owner is deleted, its objects are deleted,
+//!   too.
+//! - Each controller acts on the state of [`LATENCY`] ago, so a controller under test sees intermediate states, such as
+//!   a new `observedGeneration` with old counts.
 //!
-//! Differences from the real ones:
-//! - While several ReplicaSets have pods, scaling changes the newest one, not all in proportion.
-//! - A DaemonSet's pods get their node from its controller, and there is no `maxSurge`.
-//! - The scheduler knows neither affinity to pods, nor `matchFields`, `Gt` and `Lt`, nor resources. NoExecute ends no pod
-//!   but those of DaemonSets.
-//! - A pod ends at once, whatever its grace period. It has no IP, its containers never restart by themselves, and what a
-//!   test writes to its status is overwritten. One in a crash loop is Pending, and has no exit code.
-//! - A Job starts pods again at once, counts only the pods that are still there, and knows neither indexes, deadlines,
-//!   policies nor a missing `completions`; its pods are not restarted in place (`restartPolicy: OnFailure`). There are no
-//!   CronJobs.
-//! - Children are known by their owner reference only: nothing is adopted or released.
+//! Differences from the real controllers:
+//! - While several ReplicaSets have pods, scaling changes only the newest one, instead of all in proportion.
+//! - The controller of a DaemonSet assigns its pods to nodes, and `maxSurge` is not supported.
+//! - The scheduler ignores pod affinity, `matchFields`, `Gt`, `Lt` and resources. NoExecute evicts only pods of
+//!   DaemonSets.
+//! - A pod terminates at once, whatever its grace period. It has no IP, and its containers never restart by themselves.
+//!   The status that a test writes is overwritten. A pod in a crash loop is Pending and has no exit code.
+//! - A Job starts pods again at once and counts only pods that still exist. Indexes, deadlines, policies and a missing
+//!   `completions` are not supported, nor are restarts in place (`restartPolicy: OnFailure`). There are no CronJobs.
+//! - Controllers find their objects only by owner reference: nothing is adopted or released.
 //! - There are no Events, no quotas (so no `ReplicaFailure`), no defaults, no Endpoints, and no revision on the
-//!   Deployment itself. A node that does not report keeps its pods.
-//! - The writes of these controllers meet neither [`Server::admit`], nor [`Server::intercept`], nor faults, and are not in
-//!   [`Server::requests`].
+//!   Deployment itself. Pods on a node that does not report are not evicted.
+//! - The writes of these controllers bypass [`Server::admit`], [`Server::intercept`] and faults, and are not included
+//!   in [`Server::requests`].
 
 mod daemon_set;
 mod deployment;
@@ -48,10 +48,10 @@ use super::history::Id;
 use super::managers::Writer;
 use super::server::{Server, State};
 
-/// Time between a change and what a controller does about it.
+/// Time between a change and the reaction of a controller.
 pub const LATENCY: Duration = Duration::from_millis(10);
 
-/// Time between two looks at something that waits for a time, such as `minReadySeconds`.
+/// Interval of checks while an object waits for a time, such as `minReadySeconds`.
 const TICK: Duration = Duration::from_secs(1);
 
 const DEPLOYMENTS: &str = "/apis/apps/v1/deployments";
@@ -62,28 +62,29 @@ const PODS: &str = "/api/v1/pods";
 const NODES: &str = "/api/v1/nodes";
 const NAMESPACES: &str = "/api/v1/namespaces";
 
-/// What becomes of a pod that has a node.
+/// State of a pod on a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PodState {
-    /// It runs, and is ready. One of a Job then succeeds.
+    /// It runs and is ready. A pod of a Job then succeeds.
     Ready,
-    /// It runs, and its readiness probe fails. One of a Job is still at work.
+    /// It runs, but its readiness probe fails. A pod of a Job is still working.
     Unready,
-    /// Its containers have ended with an error. Of a Job; others are restarted, and are [`PodState::Unready`].
+    /// Its containers have terminated with an error. Only for a pod of a Job; others restart and are
+    /// [`PodState::Unready`].
     Failed,
-    /// Its containers wait, for a reason such as `ImagePullBackOff` or `CrashLoopBackOff`.
+    /// Its containers are waiting, for a reason such as `ImagePullBackOff` or `CrashLoopBackOff`.
     Waiting {
-        /// One word.
+        /// The reason in one word.
         reason: String,
-        /// A sentence.
+        /// The reason in a sentence.
         message: String,
     },
 }
 
 type States = Arc<Mutex<dyn FnMut(&Value) -> PodState + Send>>;
 
-/// The running controllers. They end when this is dropped.
+/// The running controllers. They stop when this is dropped.
 pub struct Cluster {
     server: Server,
     states: Arc<Mutex<States>>,
@@ -103,7 +104,7 @@ impl Drop for Cluster {
 }
 
 impl Cluster {
-    /// Starts the controllers on a server, with a number of nodes: `node-1`, `node-2` and so on. All pods become
+    /// Starts the controllers on a server with this number of nodes: `node-1`, `node-2` and so on. All pods become
     /// ready.
     ///
     /// # Panics
@@ -122,8 +123,7 @@ impl Cluster {
         Cluster { server: server.clone(), states, task }
     }
 
-    /// From now on, each pod that has a node becomes what `state` returns for it. `state` must not use the server or
-    /// the cluster.
+    /// Sets the function that returns the state of each pod on a node. `state` must not use the server or the cluster.
     pub fn pods_are(&self, state: impl FnMut(&Value) -> PodState + Send + 'static) {
         *self.states.lock() = Arc::new(Mutex::new(state));
         self.server.change(|_| {});
@@ -167,7 +167,7 @@ async fn run(server: Server, states: Arc<Mutex<States>>) {
     }
 }
 
-/// Deletes what is in the namespaces that are being deleted, and those in which nothing is left.
+/// Deletes the objects in namespaces that are being deleted, and completes the deletion of empty ones.
 fn end_namespaces(state: &State, snapshot: &Snapshot, pass: &mut Pass) {
     let ending = snapshot.of_resource(NAMESPACES).filter(|namespace| namespace.is_deleting());
     for namespace in ending {
@@ -189,7 +189,7 @@ fn end_namespaces(state: &State, snapshot: &Snapshot, pass: &mut Pass) {
 
 // === What a controller sees, and what it does ===
 
-/// An object as it was.
+/// A past state of an object.
 struct Object {
     id: Id,
     value: Arc<Value>,
@@ -218,7 +218,7 @@ impl Object {
             .is_some_and(|condition| condition["status"] == "True")
     }
 
-    /// Returns whether it is the controller's.
+    /// Returns whether `owner` is its controller.
     fn is_of(&self, owner: &Object) -> bool {
         let owners = self.at("/metadata/ownerReferences").as_array().into_iter().flatten();
         let uid = owner.at("/metadata/uid");
@@ -226,7 +226,7 @@ impl Object {
     }
 }
 
-/// All objects at one time, by resource.
+/// The state of all objects at one time, by resource.
 struct Snapshot {
     objects: BTreeMap<String, Vec<Object>>,
     now: String,
@@ -276,10 +276,10 @@ impl Snapshot {
     }
 }
 
-/// What the controllers decided in one pass.
+/// The decisions of the controllers in one pass.
 struct Pass {
     steps: Vec<Step>,
-    /// Whether one waits for a time.
+    /// True if a controller waits for a time.
     waits: bool,
     /// Number of names given so far.
     names: u32,
@@ -379,7 +379,7 @@ impl State {
     }
 }
 
-/// The reference of a controller's child to it.
+/// Returns the owner reference of a controller's objects.
 fn reference(owner: &Object, kind: &str) -> Value {
     json!({
         "apiVersion": owner.id.api_version(), "kind": kind, "name": owner.id.name,
@@ -393,7 +393,7 @@ fn condition<'a>(status: &'a Value, kind: &str) -> Option<&'a Value> {
     status["conditions"].as_array()?.iter().find(|condition| condition["type"] == kind)
 }
 
-/// A condition in place of that of the old status: its times are kept if nothing else changes.
+/// Returns a condition that replaces that of the old status. Keeps its times if nothing else changes.
 fn renewed(old: &Value, new: Value, now: &str) -> Value {
     let mut new = new;
     let before = new["type"].as_str().and_then(|kind| condition(old, kind));
@@ -405,7 +405,7 @@ fn renewed(old: &Value, new: Value, now: &str) -> Value {
 
 // === Names, selectors, taints ===
 
-/// A name part as Kubernetes makes it (rand.SafeEncodeString): no vowels, so no words.
+/// Returns a random part of a name as Kubernetes generates it (rand.SafeEncodeString): without vowels.
 fn letters(mut number: u64, count: usize) -> String {
     const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
     let base = LETTERS.len() as u64;
@@ -418,13 +418,14 @@ fn letters(mut number: u64, count: usize) -> String {
     String::from_utf8(text).unwrap_or_default()
 }
 
-/// The hash of a template, the same in every run (FNV-1a).
+/// Returns the hash of a template (FNV-1a), which is the same in every run.
 fn hash(template: &Value) -> String {
     let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     letters(template.to_string().bytes().fold(0xcbf2_9ce4_8422_2325, mix), 10)
 }
 
-/// Returns whether a pod may come to a node, by its `nodeSelector`, its required node affinity and its tolerations.
+/// Returns whether a pod can be scheduled to a node, by its `nodeSelector`, its required node affinity and its
+/// tolerations.
 fn fits(pod: &Value, node: &Object, is_daemon: bool) -> bool {
     let open = node.at("/spec/unschedulable") != true || is_daemon;
     open && is_selected(pod, node)
@@ -433,7 +434,7 @@ fn fits(pod: &Value, node: &Object, is_daemon: bool) -> bool {
             .all(|taint| is_daemon && is_tolerated_by_daemons(taint) || is_tolerated(pod, taint))
 }
 
-/// Returns whether a DaemonSet's pod that is on a node stays there: only NoExecute ends it.
+/// Returns whether a DaemonSet's pod stays on its node. Of the taints, only NoExecute evicts it.
 fn may_stay(pod: &Value, node: &Object) -> bool {
     is_selected(pod, node)
         && taints(node)
@@ -445,7 +446,7 @@ fn taints(node: &Object) -> impl Iterator<Item = &Value> {
     node.at("/spec/taints").as_array().into_iter().flatten()
 }
 
-/// Returns whether the labels of a node are those that a pod asks for.
+/// Returns whether a pod's node selector and required node affinity match a node.
 fn is_selected(pod: &Value, node: &Object) -> bool {
     let labels = node.at("/metadata/labels");
     let mut selected = pod["nodeSelector"].as_object().into_iter().flatten();
@@ -474,7 +475,7 @@ fn matches(expression: &Value, labels: &Value) -> bool {
     }
 }
 
-/// Taints that each pod of a DaemonSet tolerates (AddOrUpdateDaemonPodTolerations).
+/// Returns whether every pod of a DaemonSet tolerates a taint (AddOrUpdateDaemonPodTolerations).
 fn is_tolerated_by_daemons(taint: &Value) -> bool {
     let key = taint["key"].as_str().and_then(|key| key.strip_prefix("node.kubernetes.io/"));
     match taint["effect"].as_str() {
@@ -498,7 +499,7 @@ fn is_tolerated(pod: &Value, taint: &Value) -> bool {
     })
 }
 
-/// A number of pods, given as a number or as a percentage of `of`.
+/// Parses a number of pods, given as a number or as a percentage of `of`.
 fn amount(value: &Value, default: &str, of: i64, rounds_up: bool) -> i64 {
     let share = match value {
         Value::Number(number) => return number.as_i64().unwrap_or(0),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::job::{has_ended, is_of_a_job};
 use super::{NODES, Object, PODS, Pass, PodState, Snapshot, Step, fits, renewed};
 
-/// Gives each pod without a node one, with the fewest pods on it.
+/// Assigns each pod without a node to the suitable node with the fewest pods.
 pub(super) fn schedule(snapshot: &Snapshot, pass: &mut Pass) {
     let mut loads: BTreeMap<&str, usize> =
         snapshot.of_resource(NODES).map(|node| (node.id.name.as_str(), 0)).collect();
@@ -39,7 +39,7 @@ pub(super) fn schedule(snapshot: &Snapshot, pass: &mut Pass) {
     }
 }
 
-/// Brings each pod on a node to its state, and removes it when it ends or the node is gone.
+/// Updates each pod on a node to its state, and removes pods that terminate or whose node was deleted.
 pub(super) fn run(
     snapshot: &Snapshot,
     states: &mut dyn FnMut(&Value) -> PodState,
@@ -66,7 +66,7 @@ fn status(pod: &Object, state: &PodState, now: &str) -> Value {
     let before = pod.at("/status");
     let started = before.get("startTime").cloned().unwrap_or_else(|| json!(now));
     let ends_by = is_of_a_job(pod).then_some(match state {
-        // Once it has been seen running.
+        // Only after a status that shows it running.
         PodState::Ready if before["phase"] == "Running" => Some("Succeeded"),
         PodState::Failed => Some("Failed"),
         _ => None,

@@ -83,7 +83,7 @@ async fn edits(server: Server) {
 }
 
 #[test]
-fn a_right_reconcile_survives_all_faults() {
+fn a_correct_reconcile_survives_all_faults() {
     seeds(200, edits);
 }
 

@@ -13,7 +13,7 @@ const A: Named = (0, 1);
 const B: Named = (0, 2);
 
 #[tokio::test(start_paused = true)]
-async fn a_delayed_key_comes_when_its_time_has_come() {
+async fn a_delayed_key_is_served_when_it_is_due() {
     let queue = exact();
     queue.requeue_after(A, 50 * MS);
     assert_eq!((queue.len(), queue.snapshot().delayed), (0, 1));
@@ -24,7 +24,7 @@ async fn a_delayed_key_comes_when_its_time_has_come() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn delayed_keys_come_in_the_order_of_their_times() {
+async fn delayed_keys_are_served_in_the_order_of_their_due_times() {
     let queue = exact();
     for name in [5, 3, 9, 1, 7] {
         queue.requeue_after((0, name), name * MS);
@@ -34,7 +34,7 @@ async fn delayed_keys_come_in_the_order_of_their_times() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiting_worker_is_woken_for_a_delayed_key_without_a_task_for_timers() {
+async fn a_delayed_key_wakes_a_worker_without_a_timer_task() {
     let queue = exact();
     queue.requeue_after(A, Duration::from_secs(1000));
     let mut getters = JoinSet::new();
@@ -54,7 +54,7 @@ async fn a_waiting_worker_is_woken_for_a_delayed_key_without_a_task_for_timers()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_that_goes_away_leaves_the_time_to_another() {
+async fn a_cancelled_worker_leaves_its_deadline_to_another() {
     let queue = exact();
     let keeper = {
         let queue = queue.clone();
@@ -73,7 +73,7 @@ async fn a_worker_that_goes_away_leaves_the_time_to_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_that_is_told_and_goes_away_passes_it_on() {
+async fn a_woken_worker_that_is_cancelled_wakes_another() {
     let queue = exact();
     let mut first = Box::pin(queue.get());
     let second = {
@@ -93,7 +93,7 @@ async fn a_worker_that_is_told_and_goes_away_passes_it_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_timer_is_noticed_while_the_worker_that_slept_until_it_is_busy() {
+async fn a_timer_fires_while_the_worker_that_awaited_it_is_busy() {
     let queue = exact();
     let [first, second] = [queue.clone(), queue.clone()].map(|queue| {
         tokio::spawn(async move {
@@ -114,7 +114,7 @@ async fn a_timer_is_noticed_while_the_worker_that_slept_until_it_is_busy() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_timer_is_noticed_although_the_worker_that_was_woken_for_it_gives_up() {
+async fn a_timer_fires_although_the_worker_woken_for_it_is_cancelled() {
     let queue = exact();
     let gives_up = tokio::spawn({
         let queue = queue.clone();

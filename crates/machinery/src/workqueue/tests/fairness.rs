@@ -15,7 +15,7 @@ fn run(queue: &WorkQueue<Named>) -> (Named, Priority) {
 }
 
 #[tokio::test]
-async fn one_key_beside_ten_thousand_of_another_tenant_waits_for_one_turn() {
+async fn a_key_waits_one_turn_behind_ten_thousand_of_another_tenant() {
     let queue = exact();
     (0..10_000).for_each(|name| queue.add((1, name)));
     queue.add((2, 0));
@@ -24,7 +24,7 @@ async fn one_key_beside_ten_thousand_of_another_tenant_waits_for_one_turn() {
 }
 
 #[tokio::test]
-async fn tenants_take_turns_whatever_the_lengths_of_their_lines() {
+async fn tenants_take_turns_regardless_of_their_queue_lengths() {
     let queue = exact();
     for (tenant, keys) in [(1, 6), (2, 2), (3, 4)] {
         (0..keys).for_each(|name| queue.add((tenant, name)));
@@ -45,7 +45,7 @@ async fn a_hot_key_does_not_overtake_the_keys_of_its_own_tenant() {
 }
 
 #[tokio::test]
-async fn changes_go_before_the_initial_list_but_for_one_get_in_eight() {
+async fn changes_precede_the_initial_list_except_in_one_get_of_eight() {
     let queue = exact();
     (0..1000).for_each(|name| queue.add_with((1, name), Priority::Low));
     (0..700).for_each(|name| queue.add((2, name)));
@@ -59,7 +59,7 @@ async fn changes_go_before_the_initial_list_but_for_one_get_in_eight() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_band_starves_while_the_one_above_it_never_runs_dry() {
+async fn no_priority_starves_while_a_higher_one_always_has_keys() {
     let queue = exact();
     // A key with two failures behind it is in the retry priority.
     queue.add((3, 0));
@@ -88,7 +88,7 @@ async fn no_band_starves_while_the_one_above_it_never_runs_dry() {
 }
 
 #[tokio::test]
-async fn a_change_lifts_a_key_out_of_the_initial_list() {
+async fn a_change_raises_the_priority_of_an_initially_listed_key() {
     let queue = exact();
     (0..100).for_each(|name| queue.add_with((1, name), Priority::Low));
     queue.add((1, 70));
@@ -102,7 +102,7 @@ async fn a_change_lifts_a_key_out_of_the_initial_list() {
 }
 
 #[tokio::test]
-async fn a_tenant_whose_last_key_was_lifted_keeps_the_ring_sound() {
+async fn raising_the_last_key_of_a_tenant_keeps_the_ring_consistent() {
     let queue = exact();
     for tenant in 0..3 {
         queue.add_with((tenant, 0), Priority::Low);
@@ -120,7 +120,7 @@ fn of_four() -> WorkQueue<Named> {
 }
 
 #[tokio::test]
-async fn a_tenant_that_holds_all_workers_gets_none_back_beyond_half_while_another_waits() {
+async fn a_tenant_with_all_workers_falls_to_half_while_another_waits() {
     let queue = of_four();
     (0..100).for_each(|name| queue.add((1, name)));
     // Nobody else waits, so it may have all.
@@ -143,7 +143,7 @@ async fn a_tenant_that_holds_all_workers_gets_none_back_beyond_half_while_anothe
 }
 
 #[tokio::test]
-async fn a_lower_priority_goes_before_a_tenant_that_holds_half_of_the_workers() {
+async fn a_lower_priority_precedes_a_tenant_at_its_share() {
     let queue = of_four();
     (0..3).for_each(|name| queue.add((1, name)));
     queue.add_with((2, 0), Priority::Low);
@@ -154,7 +154,7 @@ async fn a_lower_priority_goes_before_a_tenant_that_holds_half_of_the_workers() 
 }
 
 #[tokio::test]
-async fn a_run_that_ended_does_not_count_although_its_key_is_wanted_again() {
+async fn a_finished_run_does_not_count_although_its_key_is_requested_again() {
     let queue = of_four();
     (0..4).for_each(|name| queue.add((1, name)));
     let slow = [take(&queue).unwrap(), take(&queue).unwrap()];

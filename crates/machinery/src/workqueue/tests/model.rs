@@ -204,5 +204,5 @@ proptest_state_machine::prop_state_machine! {
     })]
 
     #[test]
-    fn the_queue_does_what_its_model_does(sequential 1..300 => Real);
+    fn the_queue_behaves_like_its_model(sequential 1..300 => Real);
 }

@@ -21,7 +21,7 @@ fn fail(queue: &WorkQueue<Named>) -> Option<(Named, Duration)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_failure_doubles_the_delay_and_forgetting_starts_again() {
+async fn every_failure_doubles_the_delay_and_forget_resets_it() {
     let queue = exact();
     queue.add(A);
     for (n, expected) in [5, 10, 20, 40, 80, 160].into_iter().enumerate() {
@@ -79,7 +79,7 @@ async fn a_hundred_events_during_an_outage_do_not_raise_the_count() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_counts_once_the_backoff_has_passed_during_the_run() {
+async fn a_failure_counts_if_the_backoff_expired_during_the_run() {
     let queue = exact();
     queue.add(A);
     fail(&queue).unwrap();
@@ -120,7 +120,7 @@ async fn success_cancels_a_retry_that_came_due_during_the_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_asks_for_no_retry_ends_the_row_so_no_count_leaks() {
+async fn a_run_without_a_retry_ends_the_failure_streak() {
     let queue = exact();
     queue.add(A);
     fail(&queue).unwrap();
@@ -188,7 +188,7 @@ async fn tenants_take_turns_at_the_overall_rate() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_overall_rate_holds_a_retry_no_longer_than_patience() {
+async fn the_overall_rate_delays_no_retry_beyond_its_limit() {
     let limits = Limits {
         jitter: 0.0,
         retries_per_second: 1,
@@ -212,7 +212,7 @@ async fn the_overall_rate_holds_a_retry_no_longer_than_patience() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_leaves_the_line_of_retries_uses_none_of_the_rate() {
+async fn a_key_that_leaves_the_retry_priority_uses_no_token() {
     let queue = exact();
     (0..1000).for_each(|name| queue.add((0, name)));
     while fail(&queue).is_some() {}
@@ -232,7 +232,7 @@ async fn what_leaves_the_line_of_retries_uses_none_of_the_rate() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn retry_after_is_a_lower_bound_that_events_do_not_cut_short() {
+async fn events_do_not_shorten_a_retry_after() {
     let queue = exact();
     queue.add(A);
     let taken = take(&queue).unwrap();
@@ -254,7 +254,7 @@ async fn retry_after_is_a_lower_bound_that_events_do_not_cut_short() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn forgetting_a_held_key_lets_it_run() {
+async fn forget_cancels_a_retry_after() {
     let queue = exact();
     let retry = Retry { at_least: 30 * SECOND, ..Retry::default() };
     queue.add_rate_limited(A, retry);
@@ -265,7 +265,7 @@ async fn forgetting_a_held_key_lets_it_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_law_of_its_own_applies_per_failure_and_the_earlier_time_counts() {
+async fn each_failure_can_set_its_backoff_and_the_earlier_time_applies() {
     let queue = exact();
     let slow =
         Retry { backoff: Backoff { base: 100 * SECOND, max: 100 * SECOND }, ..Retry::default() };
@@ -281,7 +281,7 @@ async fn a_law_of_its_own_applies_per_failure_and_the_earlier_time_counts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_backoff_too_long_to_stretch_is_for_ever() {
+async fn a_backoff_that_overflows_never_ends() {
     let limits = Limits { seed: Some(1), ..Limits::default() };
     let queue = WorkQueue::<Named>::with(limits, ());
     let backoff = Backoff { base: Duration::MAX, max: Duration::MAX };
@@ -302,7 +302,7 @@ fn take_and_yield_now(queue: &WorkQueue<Named>) -> Get<'_> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_is_given_back_keeps_its_failures_and_its_band() {
+async fn a_key_put_back_keeps_its_failures_and_its_priority() {
     let queue = exact();
     queue.add(A);
     let mut delay = fail(&queue).unwrap().1;
@@ -348,7 +348,7 @@ async fn a_worker_takes_one_key_at_a_time_however_many_are_due() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_key_is_handed_out_after_the_queue_was_shut_down() {
+async fn no_key_is_served_after_the_shutdown() {
     let queue = exact();
     let mut other: Get<'_> = Box::pin(queue.get());
     queue.requeue_after((0, 1), MS);

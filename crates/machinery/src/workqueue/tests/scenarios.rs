@@ -37,7 +37,7 @@ async fn a_key_added_twice_while_in_process_is_processed_once_more() {
 }
 
 #[tokio::test]
-async fn len_counts_what_waits_and_not_what_is_in_process() {
+async fn len_counts_waiting_keys_but_not_keys_in_process() {
     let queue = exact();
     for key in [A, B, A] {
         queue.add(key);
@@ -62,7 +62,7 @@ async fn a_key_added_again_during_its_second_run_runs_a_third_time() {
 }
 
 #[tokio::test]
-async fn keys_of_one_tenant_are_served_in_the_order_they_came() {
+async fn keys_of_one_tenant_are_served_first_in_first_out() {
     let queue = exact();
     let keys: Vec<Named> = (0..100).map(|name| (0, name * 7 % 100)).collect();
     keys.iter().for_each(|key| queue.add(*key));
@@ -105,7 +105,7 @@ async fn many_workers_process_every_key_and_no_key_twice_at_once() {
 }
 
 #[tokio::test]
-async fn a_run_that_panics_gives_its_key_back() {
+async fn a_panic_in_a_run_releases_its_key() {
     let queue = exact();
     queue.add(A);
     let panicking = {
@@ -141,7 +141,7 @@ async fn a_snapshot_shows_the_oldest_key_in_process() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_asked_for_while_in_process_counts_in_the_depth_as_in_client_go() {
+async fn a_key_requested_while_in_process_counts_in_the_depth() {
     let queue = exact();
     queue.add(A);
     let taken = take(&queue).unwrap();
@@ -152,7 +152,7 @@ async fn a_key_asked_for_while_in_process_counts_in_the_depth_as_in_client_go() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_an_observer_panics_over_is_taken_again() {
+async fn a_key_is_served_again_after_its_observer_panics() {
     struct Panics(AtomicBool);
     impl Observer for Panics {
         fn dequeued(&self, _: Priority, _: Duration) {

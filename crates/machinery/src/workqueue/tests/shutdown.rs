@@ -24,7 +24,7 @@ async fn an_add_after_shutdown_is_ignored() {
 }
 
 #[tokio::test]
-async fn shutdown_drops_what_waits_and_lets_runs_end() {
+async fn shutdown_discards_waiting_keys_and_lets_runs_finish() {
     let queue = exact();
     for key in [A, B] {
         queue.add(key);
@@ -40,7 +40,7 @@ async fn shutdown_drops_what_waits_and_lets_runs_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_waiting_worker_learns_of_the_shutdown() {
+async fn shutdown_wakes_every_waiting_worker() {
     let queue = exact();
     let workers: Vec<_> = (0..5)
         .map(|_| {

@@ -7,7 +7,7 @@ use super::*;
 use crate::client::Propagation;
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_never_answers_is_given_up_at_the_deadline() {
+async fn a_call_without_a_response_fails_at_the_deadline() {
     let service = service_fn(|_: Request<Bytes>| async {
         std::future::pending::<()>().await;
         Ok::<_, Infallible>(Response::new(body(&[], End::Good)))
@@ -22,7 +22,7 @@ async fn a_server_that_never_answers_is_given_up_at_the_deadline() {
 
 /// The API server queues a call for up to 15 s, and gives up a request after 60 s.
 #[tokio::test(start_paused = true)]
-async fn an_overloaded_server_has_time_to_answer() {
+async fn an_overloaded_server_has_time_to_respond() {
     let service = service_fn(|request: Request<Bytes>| async move {
         let lists = request.uri().path().ends_with("/things");
         let queued = Duration::from_secs(if lists { 61 } else { 16 });
@@ -39,7 +39,7 @@ async fn an_overloaded_server_has_time_to_answer() {
 }
 
 #[tokio::test]
-async fn writes_say_who_writes_what_and_how() {
+async fn writes_carry_field_manager_type_and_body() {
     let (client, asked) = client(200, &[THING], End::Good);
     let object = json!({"apiVersion": "g/v1", "metadata": {"name": "a", "uid": "u"}});
     let base = "/apis/g/v1/namespaces/ns/things";
@@ -73,7 +73,7 @@ async fn writes_say_who_writes_what_and_how() {
 }
 
 #[tokio::test]
-async fn a_delete_means_one_object_and_says_whether_it_is_gone() {
+async fn a_delete_selects_one_object_and_returns_its_effect() {
     let uid: Uid = "01234567-89ab-cdef-0123-456789abcdef".parse().unwrap();
     let known = Preconditions { uid, version: ResourceVersion::new(7) };
     let (gone, asked) = client(200, &[r#"{"kind":"Status","status":"Success"}"#], End::Good);
@@ -107,7 +107,7 @@ async fn a_delete_means_one_object_and_says_whether_it_is_gone() {
 }
 
 #[tokio::test]
-async fn each_write_of_a_dry_run_says_so_and_is_reported() {
+async fn each_write_of_a_dry_run_is_marked_and_reported() {
     #[derive(Default)]
     struct Reports(Mutex<Vec<String>>);
     impl DryRun for Reports {
@@ -151,7 +151,7 @@ impl WriteGate for Closed {
 }
 
 #[tokio::test]
-async fn no_write_passes_a_closed_gate_and_every_read_does() {
+async fn a_closed_gate_stops_writes_but_not_reads() {
     let options = Options { gate: Arc::new(Closed), ..Options::default() };
     let (client, asked) = client_with(200, &[THING], End::Good, options);
     let object = json!({"metadata": {}});
@@ -184,7 +184,7 @@ impl Observer for Notes {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_observer_is_told_of_every_request_once() {
+async fn the_observer_receives_every_request_once() {
     let notes = Arc::new(Notes::default());
     let options = Options { observer: notes.clone(), ..Options::default() };
     let (refusing, _) = client_with(404, &[], End::Good, options.clone());
@@ -237,7 +237,7 @@ impl std::io::Write for Written {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_request_is_a_span_that_says_how_it_ended() {
+async fn each_request_has_a_span_with_its_outcome() {
     let (good, _) = client(200, &[THING], End::Good);
     let (refusing, _) = client(404, &[], End::Good);
     let (hanging, _) = client(200, &["{"], End::Never);
@@ -263,7 +263,7 @@ async fn each_request_is_a_span_that_says_how_it_ended() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_an_error_with_all_that_it_says() {
+async fn a_refusal_is_an_error_with_every_status_field() {
     let (client, _) = client(
         429,
         &[r#"{"kind":"Status","code":429,"reason":"TooManyRequests","#, r#""message":"slow"}"#],
@@ -278,7 +278,7 @@ async fn a_refusal_is_an_error_with_all_that_it_says() {
 }
 
 #[tokio::test]
-async fn an_answer_without_end_is_refused_and_not_kept() {
+async fn an_endless_response_is_rejected() {
     static PIECE: std::sync::LazyLock<Bytes> =
         std::sync::LazyLock::new(|| vec![b'x'; 1 << 20].into());
     let endless = || stream::repeat(()).map(|()| Ok::<_, BoxError>(Frame::data(PIECE.clone())));
@@ -297,7 +297,7 @@ async fn an_answer_without_end_is_refused_and_not_kept() {
 }
 
 #[tokio::test]
-async fn a_kind_that_is_not_served_is_told_from_an_object_that_is_missing() {
+async fn an_unserved_kind_is_distinguished_from_a_missing_object() {
     let (client, _) = client(404, &["404 page not found\n"], End::Good);
     let error = client.create::<Thing>(&key(), &json!({})).await.unwrap_err();
     assert!(error.is_not_served(), "{error:?}");
@@ -351,7 +351,7 @@ async fn a_write_takes_no_longer_than_the_gate_permits() {
 }
 
 #[tokio::test]
-async fn a_write_that_was_answered_is_settled_unless_the_server_failed() {
+async fn only_a_server_failure_leaves_a_write_unanswered() {
     for (code, unanswered) in [(200, 0), (409, 0), (429, 0), (500, 1), (502, 1), (504, 1)] {
         let (gate, options) = until(60);
         let (client, _) = client_with(code, &[THING], End::Good, options);

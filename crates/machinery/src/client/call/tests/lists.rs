@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn a_list_hands_on_its_items_and_a_bad_one_harms_only_itself() {
+async fn an_undecodable_item_does_not_affect_the_others() {
     let (client, _) = client(
         200,
         &[
@@ -20,7 +20,7 @@ async fn a_list_hands_on_its_items_and_a_bad_one_harms_only_itself() {
 }
 
 #[tokio::test]
-async fn a_list_that_breaks_off_is_an_error() {
+async fn an_incomplete_list_is_an_error() {
     const HEAD: &str = r#"{"metadata":{"resourceVersion":"9"},"items":[{"metadata":{"name":"a"}},"#;
     let (cut, _) = client(200, &[HEAD], End::Good);
     assert!(matches!(list(&cut).await.0, Err(Error::Cut(_))));
@@ -30,7 +30,7 @@ async fn a_list_that_breaks_off_is_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn items_are_handed_on_while_the_list_arrives() {
+async fn items_are_delivered_while_the_list_arrives() {
     let item = format!(r#"{{"metadata":{{"name":"a","x":"{}"}}}},"#, "y".repeat(100_000));
     let item: &'static str = item.leak();
     let (client, _) = client(200, vec![r#"{"items":["#, item, item].leak(), End::Never);
@@ -40,7 +40,7 @@ async fn items_are_handed_on_while_the_list_arrives() {
 }
 
 #[tokio::test]
-async fn a_status_instead_of_a_list_is_the_error_it_says() {
+async fn a_status_in_place_of_a_list_is_an_error() {
     let (client, _) = client(
         200,
         &[r#"{"kind":"Status","metadata":{},"code":410,"#, r#""reason":"Expired"}"#],
@@ -50,13 +50,13 @@ async fn a_status_instead_of_a_list_is_the_error_it_says() {
 }
 
 #[tokio::test]
-async fn an_item_without_a_name_is_no_item() {
+async fn an_item_without_a_name_is_an_error() {
     let (client, _) = client(200, &[r#"{"items":[{"size":1}],"metadata":{}}"#], End::Good);
     assert!(matches!(list(&client).await.0, Err(Error::Decode { .. })));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_server_is_given_up_at_the_deadline() {
+async fn a_list_from_a_silent_server_fails_at_the_deadline() {
     let began = Instant::now();
     let (client, _) = client(200, &[r#"{"items":["#], End::Never);
     assert!(matches!(list(&client).await.0, Err(Error::Deadline(_))));

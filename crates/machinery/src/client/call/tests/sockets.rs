@@ -37,7 +37,7 @@ async fn a_request_over_a_socket_carries_the_token_and_no_error_does() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_a_readable_error() {
+async fn the_error_for_an_unreachable_server_is_readable() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url: http::Uri = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
     drop(listener);
@@ -48,7 +48,7 @@ async fn a_server_that_is_not_there_is_a_readable_error() {
 }
 
 #[tokio::test]
-async fn a_watch_cut_by_the_network_is_an_error_and_not_an_end() {
+async fn a_watch_cut_by_the_network_is_an_error() {
     let (url, _served) = serve(
         "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n\
          34\r\n{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"name\":\"a\"}}}\n\r\n",
@@ -61,7 +61,7 @@ async fn a_watch_cut_by_the_network_is_an_error_and_not_an_end() {
 }
 
 #[tokio::test]
-async fn a_proxy_that_cannot_be_used_is_refused_in_so_many_words() {
+async fn the_error_for_an_unusable_proxy_names_it() {
     let mut config = kube::Config::new("https://10.0.0.1".parse().unwrap());
     config.proxy_url = Some("socks4://user:hunter2@proxy:1080".parse().unwrap());
     let error = Client::new(config, Options::default()).unwrap_err().to_string();
@@ -69,7 +69,7 @@ async fn a_proxy_that_cannot_be_used_is_refused_in_so_many_words() {
 }
 
 #[test]
-fn where_there_is_another_credential_no_plugin_runs() {
+fn no_plugin_runs_if_another_credential_exists() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("token");
     std::fs::write(&path, "secret").unwrap();

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn a_watch_ends_in_good_order_between_events_only() {
+async fn a_watch_ends_normally_only_between_events() {
     const EVENT: &str = "{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"name\":\"a\"}}}\n";
     let (good, _) = client(200, &[EVENT], End::Good);
     let mut events = watch(&good).await;
@@ -39,7 +39,7 @@ async fn an_error_frame_ends_the_watch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_loses_no_event_when_waiting_for_it_is_given_up() {
+async fn a_cancelled_next_loses_no_event() {
     let (sender, receiver) = tokio::sync::mpsc::unbounded_channel::<&'static str>();
     let receiver = Arc::new(Mutex::new(Some(receiver)));
     let service = service_fn(move |_: Request<Bytes>| {
@@ -71,7 +71,7 @@ async fn a_watch_loses_no_event_when_waiting_for_it_is_given_up() {
 }
 
 #[tokio::test]
-async fn metadata_only_is_preferred_to_all_of_an_object() {
+async fn metadata_only_is_preferred_to_complete_objects() {
     let (client, asked) =
         client(200, &[r#"{"items":null,"metadata":{"resourceVersion":"1"}}"#], End::Good);
     let page = Page::default();
@@ -86,7 +86,7 @@ async fn metadata_only_is_preferred_to_all_of_an_object() {
 
 /// An aggregated API server that knows nothing of metadata-only answers is asked all the same.
 #[tokio::test]
-async fn a_server_without_metadata_only_answers_in_plain_json() {
+async fn a_server_without_metadata_only_sends_complete_objects() {
     let service = service_fn(|request: Request<Bytes>| async move {
         let accept = request.headers()["accept"].to_str().unwrap();
         let plain = accept.split(',').any(|kind| kind.trim() == "application/json");

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn the_first_list_is_a_streaming_one_of_the_newest_state() {
+fn the_first_list_streams_the_newest_state() {
     let run = Run::new().then(Input::Start);
     assert!(run.watch().initial_events && run.watch().version.is_none());
     let run = run.then(Input::Opened).then(event(7)).then(end_of_list("9"));
@@ -12,7 +12,7 @@ fn the_first_list_is_a_streaming_one_of_the_newest_state() {
 }
 
 #[test]
-fn a_server_without_streaming_lists_is_asked_for_pages_and_not_bothered_again() {
+fn a_server_without_streaming_lists_is_remembered_and_paged() {
     let run = Run::paging();
     assert_eq!(run.page().limit, Some(PAGE));
     let run = run.then(page_end("9", None)).then(Input::Opened).then(failed(Class::Expired));
@@ -20,14 +20,14 @@ fn a_server_without_streaming_lists_is_asked_for_pages_and_not_bothered_again() 
 }
 
 #[test]
-fn a_streaming_list_without_its_bookmark_is_given_up_for_pages() {
+fn a_streaming_list_without_its_bookmark_falls_back_to_pages() {
     let run = Run::new().then(Input::Start).then(Input::Opened).then(event(5)).at_deadline();
     assert!(run.has(&Action::Abandon));
     assert_eq!(run.page().limit, Some(PAGE));
 }
 
 #[test]
-fn events_do_not_keep_a_streaming_list_alive_for_ever() {
+fn events_do_not_keep_a_streaming_list_alive_indefinitely() {
     let mut run = Run::new().then(Input::Start).then(Input::Opened);
     let began = run.now;
     while run.machine.is_staging() && run.now - began < Duration::from_secs(600) {
@@ -42,7 +42,7 @@ fn events_do_not_keep_a_streaming_list_alive_for_ever() {
 }
 
 #[test]
-fn streaming_lists_that_are_held_back_give_way_to_pages() {
+fn delayed_streaming_lists_fall_back_to_pages() {
     for by_client in [true, false] {
         let unanswered = |run: Run| {
             if by_client { run.then(failed(Class::Unanswered)) } else { run.at_deadline() }
@@ -59,7 +59,7 @@ fn streaming_lists_that_are_held_back_give_way_to_pages() {
 }
 
 #[test]
-fn a_kind_that_is_not_served_is_asked_for_every_few_seconds_however_long() {
+fn an_unserved_kind_is_retried_every_few_seconds() {
     let mut run = Run::new().then(Input::Start);
     for _ in 0..100 {
         run = run.then(failed(Class::NotServed));
@@ -79,7 +79,7 @@ fn a_list_has_the_version_of_its_first_page() {
 }
 
 #[test]
-fn an_expired_token_starts_the_list_once_more_in_one_page() {
+fn an_expired_token_restarts_the_list_in_one_page() {
     let run = Run::paging().then(page_end("9", Some("t"))).then(failed(Class::Expired));
     assert!(run.has(&Action::Abandon), "it counts as a list that broke off");
     assert_eq!((run.page().limit, run.page().continue_token), (None, None));
@@ -89,7 +89,7 @@ fn an_expired_token_starts_the_list_once_more_in_one_page() {
 }
 
 #[test]
-fn an_answer_older_than_what_is_held_is_refused() {
+fn a_list_older_than_the_store_is_rejected() {
     let run = Run::watching().then(failed(Class::Expired)).then(Input::Opened);
     let run = run.then(end_of_list("9"));
     assert!(run.has(&Action::Abandon) && !run.has(&Action::Commit(at(9))));
@@ -99,7 +99,7 @@ fn an_answer_older_than_what_is_held_is_refused() {
 }
 
 #[test]
-fn a_server_that_is_in_the_past_is_asked_for_the_newest_and_believed_once_it_has_caught_up() {
+fn a_lagging_server_is_accepted_after_it_has_caught_up() {
     let run = Run::watching().then(bookmark("9"));
     assert_eq!(run.machine.state, State::Stale, "it says nothing of what happens up to 10");
     let run = run.at_deadline();
@@ -110,7 +110,7 @@ fn a_server_that_is_in_the_past_is_asked_for_the_newest_and_believed_once_it_has
 }
 
 #[test]
-fn a_server_whose_newest_is_older_than_what_is_held_has_lost_its_history_and_this_is_the_end() {
+fn a_server_with_a_regressed_history_ends_the_reflector() {
     let mut run = Run::watching().then(bookmark("9"));
     let end = ResourceVersionRegressed { held: "10".to_owned(), at: "9".to_owned() };
     for answer in 1..=REWOUND {
@@ -122,7 +122,7 @@ fn a_server_whose_newest_is_older_than_what_is_held_has_lost_its_history_and_thi
 }
 
 #[test]
-fn an_old_answer_to_a_list_with_a_bound_is_no_proof_but_those_without_are() {
+fn only_lists_without_a_bound_prove_a_regression() {
     let mut run = Run::watching().then(failed(Class::Expired));
     assert_eq!(run.watch().version.as_deref(), Some("10"));
     let ended = |run: &Run| run.actions.iter().any(|action| matches!(action, Action::End(_)));
@@ -136,7 +136,7 @@ fn an_old_answer_to_a_list_with_a_bound_is_no_proof_but_those_without_are() {
 }
 
 #[test]
-fn a_refresh_notices_that_the_history_is_lost() {
+fn a_refresh_detects_a_regressed_history() {
     let mut run = Run::watching().then(Input::Refresh);
     for _ in 0..REWOUND - 1 {
         run = run.then(Input::Opened).then(end_of_list("9")).at_deadline();
@@ -147,7 +147,7 @@ fn a_refresh_notices_that_the_history_is_lost() {
 }
 
 #[test]
-fn a_refresh_waits_for_as_long_as_the_server_asked() {
+fn a_refresh_honours_retry_after() {
     let mut later = Failure::transient("too many requests");
     later.retry_after = Some(Duration::from_secs(60));
     let run = Run::watching().then(failed(Class::Expired)).then(Input::Failed(later));
@@ -157,7 +157,7 @@ fn a_refresh_waits_for_as_long_as_the_server_asked() {
 }
 
 #[test]
-fn a_list_without_a_version_is_refused() {
+fn a_list_without_a_version_is_rejected() {
     for version in ["", "0"] {
         let run = Run::paging().then(page_end(version, None));
         assert!(run.has(&Action::Abandon), "{version:?}");
@@ -165,7 +165,7 @@ fn a_list_without_a_version_is_refused() {
 }
 
 #[test]
-fn after_five_lags_the_bound_is_dropped_and_the_answer_still_checked() {
+fn five_lagging_responses_drop_the_bound_but_not_the_check() {
     let mut run = Run::watching().after(SHORT).then(failed(Class::Expired));
     for _ in 1..STREAMS_CUT {
         assert_eq!(run.watch().version.as_deref(), Some("10"));
@@ -181,7 +181,7 @@ fn after_five_lags_the_bound_is_dropped_and_the_answer_still_checked() {
 }
 
 #[test]
-fn streaming_lists_that_always_break_off_give_way_to_pages() {
+fn interrupted_streaming_lists_fall_back_to_pages() {
     for over in [|| failed(Class::Transient), || Input::Ended] {
         let mut run = Run::new().then(Input::Start).then(Input::Opened);
         for _ in 1..STREAMS_CUT {
@@ -194,7 +194,7 @@ fn streaming_lists_that_always_break_off_give_way_to_pages() {
 /// kube-apiserver answers every streaming list with an ERROR frame with code 500 if its etcd is too
 /// old for them, and with one saying "too large resource version" while its watch cache lags.
 #[test]
-fn streaming_lists_that_are_always_answered_with_an_error_give_way_to_pages() {
+fn streaming_lists_that_always_fail_fall_back_to_pages() {
     for class in [Class::Internal, Class::ServerBehind] {
         for opened in [true, false] {
             let open = |run: Run| if opened { run.then(Input::Opened) } else { run };
@@ -208,7 +208,7 @@ fn streaming_lists_that_are_always_answered_with_an_error_give_way_to_pages() {
 }
 
 #[test]
-fn pages_that_take_over_from_streaming_lists_wait_for_as_long_as_the_server_asked() {
+fn a_fallback_to_pages_honours_retry_after() {
     let pause = Duration::from_secs(60);
     for class in [Class::Transient, Class::Internal, Class::ServerBehind, Class::Refused] {
         let asked =
@@ -226,7 +226,7 @@ fn pages_that_take_over_from_streaming_lists_wait_for_as_long_as_the_server_aske
 }
 
 #[test]
-fn a_list_that_is_not_accepted_says_nothing_of_streaming_lists() {
+fn a_list_that_is_not_accepted_keeps_streaming_enabled() {
     for class in [Class::Forbidden, Class::NotServed, Class::Expired, Class::Transient] {
         let mut run = Run::new().then(Input::Start);
         for _ in 0..2 * STREAMS_CUT {
@@ -237,7 +237,7 @@ fn a_list_that_is_not_accepted_says_nothing_of_streaming_lists() {
 }
 
 #[test]
-fn a_refresh_lists_what_the_server_has_now_whatever_becomes_of_the_first_attempt() {
+fn a_refresh_requests_the_newest_state_on_every_attempt() {
     let run = Run::watching().then(Input::Opened).then(Input::Refresh);
     assert!(run.watch().initial_events && run.watch().version.is_none(), "no cache may answer");
     let run = run.then(failed(Class::Transient)).at_deadline();

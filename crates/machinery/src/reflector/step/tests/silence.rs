@@ -7,7 +7,7 @@ fn asks(run: &Run) -> bool {
 }
 
 #[test]
-fn a_silent_watch_is_opened_again_without_a_list() {
+fn a_silent_watch_is_reopened_without_a_list() {
     let mut run = Run::watching().after(Duration::from_secs(100)).then(bookmark("10"));
     for _ in 0..OVERTAKEN.as_secs() / IDLE.as_secs() - 1 {
         let heard = run.now;
@@ -30,7 +30,7 @@ fn a_silent_watch_is_opened_again_without_a_list() {
 }
 
 #[test]
-fn a_watch_after_an_outage_has_time_to_deliver_what_was_missed() {
+fn a_watch_after_an_outage_has_time_for_missed_events() {
     let run = Run::watching().then(Input::Ended).then(failed(Class::Transient));
     let run = run.after(10 * IDLE).then(Input::Deadline).then(Input::Opened);
     assert_eq!(run.pause(), GRACE);
@@ -39,7 +39,7 @@ fn a_watch_after_an_outage_has_time_to_deliver_what_was_missed() {
 }
 
 #[test]
-fn where_versions_are_opaque_a_silent_watch_is_opened_again_without_asking() {
+fn opaque_versions_reopen_a_silent_watch_without_a_request() {
     let run = Run::paging().then(page_end("abc", None)).then(Input::Opened).at_deadline();
     assert!(!asks(&run));
     assert_eq!(run.watch().version.as_deref(), Some("abc"));
@@ -47,7 +47,7 @@ fn where_versions_are_opaque_a_silent_watch_is_opened_again_without_asking() {
 }
 
 #[test]
-fn silent_watches_that_end_are_silent_together() {
+fn silence_accumulates_over_watches_that_end() {
     for end in [|| Input::Ended, || failed(Class::Transient)] {
         let run = Run::watching().after(Duration::from_secs(120));
         let run = run.then(end()).then(Input::Opened);
@@ -59,7 +59,7 @@ fn silent_watches_that_end_are_silent_together() {
 }
 
 #[test]
-fn a_server_whose_version_is_older_is_asked_for_the_newest_state() {
+fn an_older_server_version_causes_a_list_of_the_newest_state() {
     let run = Run::watching().at_deadline().then(page_end("9", None));
     assert_eq!(run.machine.state, State::Stale);
     let run = run.at_deadline();
@@ -67,7 +67,7 @@ fn a_server_whose_version_is_older_is_asked_for_the_newest_state() {
 }
 
 #[test]
-fn a_server_that_does_not_answer_with_its_version_is_watched_again_after_a_wait() {
+fn a_failed_version_request_reopens_the_watch_after_a_wait() {
     let run = Run::watching().at_deadline().then(failed(Class::Unanswered));
     assert_eq!(run.machine.state, State::Stale);
     assert!(run.wait() >= Duration::from_millis(800));

@@ -9,7 +9,7 @@ fn synthetic_events_do_not_move_the_version() {
 }
 
 #[test]
-fn a_clean_end_watches_on_from_the_last_version_at_once() {
+fn a_normal_end_resumes_the_watch_at_once() {
     let run = Run::watching().then(event(12)).then(bookmark("15")).then(Input::Ended);
     assert_eq!(run.watch().version.as_deref(), Some("15"));
     assert!(!run.watch().initial_events);
@@ -25,7 +25,7 @@ fn the_version_never_moves_back() {
 }
 
 #[test]
-fn an_object_that_comes_into_sight_late_is_listed_after_a_wait_that_grows() {
+fn a_late_visible_object_causes_a_list_after_a_growing_wait() {
     let late = || Input::OutOfOrder(ResourceVersion::new(7));
     let mut run = Run::watching().then(late());
     let mut waits = Vec::new();
@@ -48,7 +48,7 @@ fn a_watch_that_ends_at_once_without_progress_is_a_failure() {
 }
 
 #[test]
-fn a_broken_connection_is_watched_again_from_the_same_version() {
+fn a_broken_watch_resumes_from_the_same_version() {
     let run = Run::watching().then(failed(Class::Transient));
     assert_eq!(run.machine.state, State::Stale);
     let run = run.at_deadline();
@@ -58,7 +58,7 @@ fn a_broken_connection_is_watched_again_from_the_same_version() {
 }
 
 #[test]
-fn a_connection_that_was_cut_after_a_while_is_watched_again_at_once() {
+fn a_watch_that_was_cut_after_a_while_resumes_at_once() {
     let run = Run::watching().after(SHORT).then(failed(Class::Transient));
     assert_eq!(run.watch().version.as_deref(), Some("10"));
     assert_eq!(run.machine.state, State::Live, "nothing was missed for long");
@@ -68,7 +68,7 @@ fn a_connection_that_was_cut_after_a_while_is_watched_again_at_once() {
 }
 
 #[test]
-fn an_expired_version_is_listed_again_never_older_than_what_is_held() {
+fn an_expired_version_causes_a_list_not_older_than_the_store() {
     let run = Run::watching().after(SHORT).then(failed(Class::Expired));
     assert!(run.has(&Action::Begin(Reason::Expired)));
     assert!(run.watch().initial_events);
@@ -85,14 +85,14 @@ fn weary() -> Run {
 }
 
 #[test]
-fn an_expired_version_is_no_failure_however_many_came_before() {
+fn an_expired_version_is_not_a_failure_even_after_many_failures() {
     let run = weary().then(failed(Class::Expired));
     assert!(run.has(&Action::Begin(Reason::Expired)), "{:?}", run.actions);
     assert!(run.watch().initial_events);
 }
 
 #[test]
-fn a_server_that_lists_well_and_expires_every_watch_is_not_asked_in_a_loop() {
+fn watches_that_expire_after_every_list_back_off() {
     let again =
         |run: Run| run.then(Input::Opened).then(end_of_list("10")).then(failed(Class::Expired));
     let mut run = again(Run::watching().then(failed(Class::Expired)));
@@ -114,7 +114,7 @@ fn a_server_that_lists_well_and_expires_every_watch_is_not_asked_in_a_loop() {
 }
 
 #[test]
-fn what_a_watch_delivers_starts_the_waits_over_and_what_it_repeats_does_not() {
+fn new_events_reset_the_backoff_and_repeated_events_do_not() {
     let wait = |run: Run| run.then(failed(Class::Transient)).wait();
     assert!(wait(weary()) > Duration::from_secs(10));
     assert!(wait(weary().then(event(11))) < Duration::from_millis(1600));
@@ -123,7 +123,7 @@ fn what_a_watch_delivers_starts_the_waits_over_and_what_it_repeats_does_not() {
 }
 
 #[test]
-fn forbidden_and_not_served_keep_the_view_and_list_again_when_they_heal() {
+fn forbidden_and_not_served_keep_the_view_until_a_list_succeeds() {
     for (class, state) in
         [(Class::Forbidden, State::Forbidden), (Class::NotServed, State::NotServed)]
     {
@@ -140,7 +140,7 @@ fn forbidden_and_not_served_keep_the_view_and_list_again_when_they_heal() {
 }
 
 #[test]
-fn when_the_server_is_back_a_pause_ends_within_a_second_and_pauses_start_over() {
+fn a_returning_server_ends_the_wait_and_resets_the_backoff() {
     let mut run = Run::watching();
     for _ in 0..8 {
         run = run.then(failed(Class::Transient)).at_deadline();
@@ -154,14 +154,14 @@ fn when_the_server_is_back_a_pause_ends_within_a_second_and_pauses_start_over() 
 }
 
 #[test]
-fn a_pause_that_the_server_asked_for_is_kept_when_it_is_back() {
+fn a_retry_after_is_kept_when_the_server_returns() {
     let asked = Failure { retry_after: Some(Duration::from_secs(60)), ..Failure::transient("429") };
     let run = Run::watching().then(Input::Failed(asked)).then(Input::Returned);
     assert!(run.pause() >= Duration::from_secs(60));
 }
 
 #[test]
-fn a_version_the_server_cannot_get_past_is_listed_anew() {
+fn a_version_at_which_watches_keep_failing_causes_a_list() {
     let mut run = Run::watching();
     for _ in 1..STUCK {
         run = run.then(failed(Class::Internal)).at_deadline().then(Input::Opened);
@@ -171,7 +171,7 @@ fn a_version_the_server_cannot_get_past_is_listed_anew() {
 }
 
 #[test]
-fn where_no_watch_delivers_anything_the_kind_is_listed_now_and_then() {
+fn a_kind_whose_watches_deliver_nothing_is_listed_periodically() {
     let ends_at_once = |run: Run| run.then(Input::Opened).then(Input::Ended);
     let is_held_back = |run: Run| run.then(failed(Class::Unanswered));
     for fails in [ends_at_once, is_held_back] {

@@ -1,9 +1,8 @@
-//! Every right of the operator is taken away, one at a time: something visibly fails.
+//! Every permission of the operator is removed, one at a time, and the failure is visible.
 //!
-//! `check` always names the missing right. For every right that an API server of this version ever
-//! checks, the operator logs what it was refused. `RIGHTS=all` takes every one of them,
-//! `RIGHTS=leases` those with that in their name; otherwise a fixed selection is taken, one of each
-//! sort.
+//! `check` always names the missing permission. For every permission that an API server of this version ever
+//! checks, the operator logs the refusal. `PERMISSIONS=all` removes every one of them, `PERMISSIONS=leases`
+//! those with that in their name. Otherwise, a fixed selection is tested, one of each type.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -18,15 +17,15 @@ use crate::leadership::lease_roles;
 use crate::operator_process::OperatorProcess;
 use crate::packaging::{NAME, Rights, SELDOM, a_life_of_all_kinds, foreign_children, granted};
 use crate::world::{
-    APP, DEPLOYMENT, Kind, MEMCACHED, MEMCACHED_IMAGE, PATIENCE, ROLE, ROLE_BINDING, SERVICE,
+    APP, DEPLOYMENT, Kind, MAX_WAIT, MEMCACHED, MEMCACHED_IMAGE, ROLE, ROLE_BINDING, SERVICE,
     World, is_ready, memcached,
 };
 
-/// Number of rights tested at the same time, each with its own operator.
+/// Number of permissions tested at the same time, each with its own operator.
 const LANES: usize = 4;
 
-/// Rights taken without `RIGHTS`: one right each to read, to write a child, to write a status, to
-/// remove, to publish Events and to lead, and one that only `check` notices.
+/// Permissions that are removed without `PERMISSIONS`: one each to read, to write an owned object, to write a
+/// status, to delete, to publish Events and to lead, and one that only `check` notices.
 const SLICE: [[&str; 3]; 7] = [
     ["cache.example.com", "memcacheds", "watch"],
     ["apps", "daemonsets", "create"],
@@ -39,7 +38,7 @@ const SLICE: [[&str; 3]; 7] = [
 
 type Right = [String; 3];
 
-/// Returns whether no request here is refused for lack of it: see `SELDOM`.
+/// Returns whether no request here requires it: see `SELDOM`.
 fn is_unasked([group, resource, verb]: &Right) -> bool {
     SELDOM.contains(&[group, resource, verb])
 }
@@ -70,10 +69,11 @@ fn rules_without(taken: &Right) -> Vec<Value> {
     all
 }
 
-/// A tenant deletes its namespace, and with it the rights there. The operator that starts after that serves the
-/// others. It writes nothing where it sees a part only, and all again once the rights are back.
+/// A tenant deletes its namespace, and with it the permissions there. An operator that starts after that
+/// serves the others. It writes nothing where its cache is incomplete, and everything after the permissions
+/// are restored.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_namespace_without_rights_does_not_stop_the_others() {
+async fn a_namespace_without_permissions_does_not_block_the_others() {
     let (world, none, some) = tokio::join!(
         World::new("with-rights", "restricted"),
         World::new("without-rights", "restricted"),
@@ -121,7 +121,7 @@ async fn a_namespace_without_rights_does_not_stop_the_others() {
     assert_eq!(waited, None, "the barrier of a new leader waits for no list that it cannot get");
 }
 
-/// A namespace whose operator lacks one right.
+/// A namespace whose operator lacks one permission.
 async fn world_without(name: &str, taken: &Right) -> World {
     let world = World::new(name, "baseline").await;
     world.delete(ROLE_BINDING, NAME).await;
@@ -134,11 +134,11 @@ async fn world_without(name: &str, taken: &Right) -> World {
     world
 }
 
-/// Runs `check` until it reports `expected` about the rights, because the API server learns of a
-/// binding a little later.
+/// Runs `check` until it reports `expected` about the permissions, because the API server notices a binding
+/// with a delay.
 async fn checked(world: &World, expected: &str) -> Result<(), String> {
     let kubeconfig = world.operator_kubeconfig().await;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + MAX_WAIT;
     loop {
         let output = Command::new(env!("CARGO_BIN_EXE_workload-operator"))
             .args(["check", "-o", "json", "--namespace", &world.namespace])
@@ -161,8 +161,8 @@ async fn checked(world: &World, expected: &str) -> Result<(), String> {
     }
 }
 
-/// `None`, or what is wrong.
-async fn taken(number: usize, right: Right) -> Option<String> {
+/// Returns the fault that occurs without this permission; `None` if all is as expected.
+async fn fault_without(number: usize, right: Right) -> Option<String> {
     let [group, resource, verb] = &right;
     let world = world_without(&format!("right-{number}"), &right).await;
     let dot = if group.is_empty() { "" } else { "." };
@@ -179,7 +179,7 @@ async fn taken(number: usize, right: Right) -> Option<String> {
         [("MEMCACHED_IMAGE", MEMCACHED_IMAGE), ("LEADER_ELECT_NAMESPACE", &world.namespace)];
     let flags = ["--namespace", &world.namespace, "--leader-elect"];
     let operator = OperatorProcess::start(&kubeconfig, &flags, &environment);
-    // In the API server's own words; in a field of a log line the quotes are escaped.
+    // This is the API server's message. In a field of a log line, the quotes are escaped.
     let words = format!("cannot {verb} resource \"{resource}\"");
     let refused = operator.line(|line| line.replace('\\', "").contains(&words));
     // If the operator gets stuck, this panics.
@@ -198,8 +198,8 @@ async fn taken(number: usize, right: Right) -> Option<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_any_one_of_its_rights_check_names_it_and_the_operator_says_what_it_was_refused() {
-    let wanted = std::env::var("RIGHTS").ok();
+async fn each_missing_permission_is_named_by_check_and_log() {
+    let wanted = std::env::var("PERMISSIONS").ok();
     let slice: Rights = SLICE.iter().map(|right| right.map(str::to_owned)).collect();
     let all = granted();
     assert!(slice.is_subset(&all), "{slice:?}");
@@ -209,7 +209,7 @@ async fn without_any_one_of_its_rights_check_names_it_and_the_operator_says_what
         Some("all") => all.into_iter().filter(|right| right[1] != "nodes").collect(),
         Some(part) => all.into_iter().filter(|right| right.join(" ").contains(part)).collect(),
     };
-    let lives = chosen.into_iter().enumerate().map(|(number, right)| taken(number, right));
+    let lives = chosen.into_iter().enumerate().map(|(number, right)| fault_without(number, right));
     let wrong: Vec<String> = futures::stream::iter(lives)
         .buffer_unordered(LANES)
         .filter_map(async |wrong| wrong)
@@ -218,8 +218,8 @@ async fn without_any_one_of_its_rights_check_names_it_and_the_operator_says_what
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Waits until the status, for the newest spec, and an Event report it; then gives the right back.
-async fn told_and_healed(world: &World, kind: Kind, name: &str, words: &str) {
+/// Waits until the status, for the newest spec, and an Event report it. Then restores the permission.
+async fn is_reported_and_recovers(world: &World, kind: Kind, name: &str, words: &str) {
     for (condition, status) in [("Degraded", "True"), ("Stalled", "True"), ("Ready", "False")] {
         let message = world.until_condition(kind, name, condition, (status, "Forbidden")).await;
         assert!(message.contains(words), "{message}");
@@ -231,7 +231,7 @@ async fn told_and_healed(world: &World, kind: Kind, name: &str, words: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_that_may_not_be_deleted_is_told_where_people_look() {
+async fn a_forbidden_deletion_of_a_service_is_reported() {
     let right = ["", "services", "delete"].map(str::to_owned);
     let world = world_without("undeletable", &right).await;
     let _operator = world.start_operator().await;
@@ -239,15 +239,15 @@ async fn a_service_that_may_not_be_deleted_is_told_where_people_look() {
     world.create(APP, json!({"metadata": {"name": "shop"}, "spec": spec})).await.unwrap();
     world.until(APP, "shop", is_ready).await;
     world.patch(APP, "shop", json!({"spec": {"ports": null}})).await.unwrap();
-    told_and_healed(&world, APP, "shop", "cannot delete Service").await;
+    is_reported_and_recovers(&world, APP, "shop", "cannot delete Service").await;
     world.until_gone(SERVICE, "shop").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_finalizer_that_may_not_be_set_is_told_where_people_look() {
+async fn a_forbidden_finalizer_is_reported() {
     let right = ["cache.example.com", "memcacheds", "patch"].map(str::to_owned);
     let world = world_without("no-finalizer", &right).await;
     let _operator = world.start_operator().await;
     world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
-    told_and_healed(&world, MEMCACHED, "cart", "cannot update Memcached").await;
+    is_reported_and_recovers(&world, MEMCACHED, "cart", "cannot update Memcached").await;
 }

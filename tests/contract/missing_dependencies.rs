@@ -1,5 +1,4 @@
-//! Dependencies of the operator are taken away and given back: a kind, and Kubernetes' own
-//! controllers.
+//! Dependencies of the operator are removed and restored: a kind, and Kubernetes' own controllers.
 
 use serde_json::{Value, json};
 
@@ -16,7 +15,7 @@ fn logs() -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes: cargo test --test contract -- --ignored"]
-async fn a_kind_that_is_removed_and_comes_back_harms_no_other_and_needs_no_restart() {
+async fn a_removed_and_restored_crd_needs_no_restart() {
     let plane = ControlPlane::of_this_test(|| ControlPlane::private("kind-removed")).await;
     let world = World::on(plane, "kind-removed", "baseline").await;
     let audit = Audit::from_now(&world);
@@ -26,7 +25,7 @@ async fn a_kind_that_is_removed_and_comes_back_harms_no_other_and_needs_no_resta
     world.until(MEMCACHED, "cart", is_ready).await;
     world.until(GENERIC_DAEMON, "logs", is_ready).await;
 
-    // With a kind, Kubernetes deletes its objects and sooner or later what they own.
+    // With a kind, Kubernetes deletes its objects and, later, the objects that they own.
     plane.kubectl(&["delete", "crd", CRD]);
     world.patch(MEMCACHED, "cart", json!({"spec": {"size": 2}})).await.unwrap();
     world.until(MEMCACHED, "cart", |m| is_ready(m) && m["status"]["size"] == 2).await;
@@ -44,7 +43,7 @@ async fn a_kind_that_is_removed_and_comes_back_harms_no_other_and_needs_no_resta
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "has a control plane of its own: cargo test --test contract -- --ignored"]
-async fn without_kubernetes_own_controllers_the_child_of_a_former_namesake_is_waited_for() {
+async fn the_operator_waits_until_a_previous_owned_object_is_deleted() {
     let plane = ControlPlane::of_this_test(|| ControlPlane::private("no-controllers")).await;
     let world = World::on(plane, "no-controllers", "baseline").await;
     let audit = Audit::from_now(&world);
