@@ -47,7 +47,7 @@ declare! {
         waited: Histogram::new(QUEUE) "workqueue_queue_duration_seconds" ["name", "controller"] "How long in seconds an item stays in workqueue before being requested";
         worked: Histogram::new(QUEUE) "workqueue_work_duration_seconds" ["name", "controller"] "How long in seconds processing an item from workqueue takes";
     }
-    Passes {
+    Reconciles {
         total: Counter::default() "controller_runtime_reconcile" ["controller", "result"] "Total number of reconciliations per controller";
         errors: Counter::default() "controller_runtime_reconcile_errors" ["controller"] "Total number of reconciliation errors per controller";
         terminal: Counter::default() "controller_runtime_terminal_reconcile_errors" ["controller"] "Total number of terminal reconciliation errors per controller";
@@ -161,58 +161,58 @@ impl client::Observer for Metrics {
 
 impl controller::Observer for Metrics {
     fn running(&self, controller: &'static str, workers: usize) {
-        let passes = &self.passes;
+        let reconciles = &self.reconciles;
         for result in RESULTS {
-            drop(passes.total.of([controller, result]));
+            drop(reconciles.total.of([controller, result]));
         }
         for series in [
-            &passes.errors,
-            &passes.terminal,
-            &passes.panics,
-            &passes.timeouts,
-            &passes.dropped,
-            &passes.blocked,
+            &reconciles.errors,
+            &reconciles.terminal,
+            &reconciles.panics,
+            &reconciles.timeouts,
+            &reconciles.dropped,
+            &reconciles.blocked,
         ] {
             drop(series.of([controller]));
         }
         for class in Class::ALL {
-            drop(passes.by_class.of([controller, class.as_str()]));
+            drop(reconciles.by_class.of([controller, class.as_str()]));
         }
-        passes.active.of([controller]).set(0);
-        drop(passes.seconds.of([controller]));
-        passes.workers.of([controller]).set(i64::try_from(workers).unwrap_or(i64::MAX));
+        reconciles.active.of([controller]).set(0);
+        drop(reconciles.seconds.of([controller]));
+        reconciles.workers.of([controller]).set(i64::try_from(workers).unwrap_or(i64::MAX));
     }
 
     fn started(&self, controller: &'static str) {
-        self.passes.active.of([controller]).inc();
+        self.reconciles.active.of([controller]).inc();
     }
 
     fn finished(&self, controller: &'static str, _: &ObjectKey, outcome: Outcome, took: Duration) {
-        let passes = &self.passes;
-        passes.active.of([controller]).dec();
-        passes.seconds.of([controller]).observe(took.as_secs_f64());
-        passes.total.of([controller, outcome.result()]).inc();
+        let reconciles = &self.reconciles;
+        reconciles.active.of([controller]).dec();
+        reconciles.seconds.of([controller]).observe(took.as_secs_f64());
+        reconciles.total.of([controller, outcome.result()]).inc();
         if outcome.result() == ERROR {
-            passes.errors.of([controller]).inc();
+            reconciles.errors.of([controller]).inc();
         }
         let (also, class) = match outcome {
             Outcome::Success | Outcome::RequeueAfter => (None, None),
-            Outcome::Dropped => (Some(&passes.dropped), None),
-            Outcome::Failed(Class::Terminal) => (Some(&passes.terminal), Some(Class::Terminal)),
+            Outcome::Dropped => (Some(&reconciles.dropped), None),
+            Outcome::Failed(Class::Terminal) => (Some(&reconciles.terminal), Some(Class::Terminal)),
             Outcome::Failed(class) => (None, Some(class)),
-            Outcome::Panicked => (Some(&passes.panics), Some(Class::Transient)),
-            Outcome::TimedOut => (Some(&passes.timeouts), Some(Class::Transient)),
+            Outcome::Panicked => (Some(&reconciles.panics), Some(Class::Transient)),
+            Outcome::TimedOut => (Some(&reconciles.timeouts), Some(Class::Transient)),
         };
         if let Some(series) = also {
             series.of([controller]).inc();
         }
         if let Some(class) = class {
-            passes.by_class.of([controller, class.as_str()]).inc();
+            reconciles.by_class.of([controller, class.as_str()]).inc();
         }
     }
 
     fn blocked(&self, controller: &'static str) {
-        self.passes.blocked.of([controller]).inc();
+        self.reconciles.blocked.of([controller]).inc();
     }
 }
 

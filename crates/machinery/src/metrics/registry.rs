@@ -6,7 +6,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use super::collectors::{Informers, Process, Queues};
-use super::observers::{Durations, Events, Lease, Passes, QueueObserver, Requests, Watches};
+use super::observers::{Durations, Events, Lease, Reconciles, QueueObserver, Requests, Watches};
 use super::series::{Series, Value};
 use super::text::{self, Format};
 use crate::identity::Identity;
@@ -30,7 +30,7 @@ pub struct Metrics {
     pub(super) host: Value,
     pub(super) requests: Requests,
     durations: Durations,
-    pub(super) passes: Passes,
+    pub(super) reconciles: Reconciles,
     pub(super) watches: Watches,
     pub(super) events: Events,
     pub(super) lease: Lease,
@@ -81,7 +81,7 @@ impl Metrics {
             host: host.to_owned().into(),
             requests: Requests::register(&mut registry, prefix),
             durations: Durations::register(&mut registry, prefix),
-            passes: Passes::register(&mut registry, prefix),
+            reconciles: Reconciles::register(&mut registry, prefix),
             watches: Watches::register(&mut registry, prefix),
             events: Events::register(&mut registry, prefix).known(),
             lease: Lease::register(&mut registry, prefix),
