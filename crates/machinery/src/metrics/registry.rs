@@ -6,7 +6,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use super::collectors::{Informers, Process, Queues};
-use super::observers::{Durations, Events, Lease, Reconciles, QueueObserver, Requests, Watches};
+use super::observers::{Durations, Events, Lease, QueueObserver, Reconciles, Requests, Watches};
 use super::series::{Series, Value};
 use super::text::{self, Format};
 use crate::identity::Identity;
