@@ -1,7 +1,7 @@
 //! GenericDaemon: a DaemonSet with its name.
 //!
 //! Nodes are not watched: the DaemonSet controller follows their labels, and its status shows the result. Nodes
-//! are listed now and then: to distinguish a missing label from a taint while the status shows no node, and to
+//! are listed occasionally: to distinguish a missing label from a taint while the status shows no node, and to
 //! name labelled nodes that a taint excludes.
 
 pub(crate) mod spec;

@@ -271,7 +271,7 @@ pub(crate) fn request_within_limit(resource: &str) -> Rule {
             is_quantity(&request),
             is_quantity(&limit),
         ),
-        &format!("`requests` must not exceed `limits`: `{resource}` is not"),
+        &format!("`requests` must not exceed `limits`: `{resource}` does"),
     )
 }
 

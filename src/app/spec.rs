@@ -34,8 +34,8 @@ use crate::workload::{BudgetSettings, Condition, EnvVar, PodSettings, Resources,
     validation = schema::dns_label_name("the Service and the container"),
 )]
 #[serde(rename_all = "camelCase")]
-// Applying a Deployment without the name would leave the old one: `serviceAccount`, which the API server sets
-// beside it, brings it back.
+// An apply of a Deployment without the name would keep the old one: the API server also sets `serviceAccount`,
+// which restores it.
 #[x_kube(validation = (
     "!has(oldSelf.serviceAccountName) || oldSelf.serviceAccountName == '' || (has(self.serviceAccountName) && \
      self.serviceAccountName != '')",
@@ -79,7 +79,7 @@ pub struct Spec {
         "self.all(p, !has(p.name) || p.name == '' || self.exists_one(q, has(q.name) && q.name == p.name)) && \
          self.all(p, !has(p.nodePort) || p.nodePort == 0 || self.exists_one(q, has(q.nodePort) && q.nodePort == \
          p.nodePort && (q.protocol == p.protocol || [q.protocol, p.protocol].all(r, r in ['', 'TCP']))))",
-        "two of `ports` must not have the same `name` or `nodePort`",
+        "two of `ports` must not have the same `name`, or the same `nodePort` and `protocol`",
     ))]
     // A name stands for the number of the one port that has it: with a second port, nothing would say which of the two
     // numbers the container has. `in` is not charged for the length of what it compares, as `==` is.
@@ -102,7 +102,7 @@ pub struct Spec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Probe>")]
     pub readiness_probe: Option<Box<Value>>,
-    /// Liveness probe. The container restarts when it fails.
+    /// Liveness probe. The kubelet restarts the container when the probe fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Probe>")]
     pub liveness_probe: Option<Box<Value>>,
@@ -138,8 +138,8 @@ pub struct Spec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 2_147_483_647))]
     pub fs_group: Option<i64>,
-    /// How new pods replace old pods. Defaults to 'RollingUpdate'. Defaults to 'Recreate' if a PersistentVolumeClaim is
-    /// not `readOnly`, because a new pod on another node could wait for the volume forever.
+    /// How new pods replace old pods. Defaults to 'RollingUpdate', or to 'Recreate' if a PersistentVolumeClaim is not
+    /// `readOnly`: with 'RollingUpdate', a new pod on another node could wait for its volume forever.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strategy: Option<Box<Strategy>>,
     /// Seconds that a pod must be ready before it counts as available. Defaults to 0.

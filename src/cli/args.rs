@@ -94,8 +94,8 @@ pub struct WorkloadArgs {
     #[arg(long, env = "MEMCACHED_EXPORTER_IMAGE", value_name = "IMAGE")]
     pub memcached_exporter_image: Option<String>,
 
-    /// Number or percentage of Memcacheds that change to a new default image at the same time. The others keep the
-    /// previous image until then. Defaults to 5%, and is at least 1.
+    /// Limit on the Memcacheds that change to a new default image at the same time: a number, or a percentage of those
+    /// that use a default image. The others keep the previous image until their turn. Defaults to 5%, but at least one.
     #[arg(long, env = "MAX_IMAGE_ROLLOUTS", value_name = "NUMBER")]
     pub max_image_rollouts: Option<Limit>,
 
@@ -134,13 +134,13 @@ pub struct RunArgs {
     #[arg(long, env = "LEADER_ELECT_NAMESPACE", value_name = "NAME")]
     pub leader_elect_namespace: Option<String>,
 
-    /// Time after which other replicas can take a Lease that is not renewed.
+    /// Time after which another replica can take over a Lease that is not renewed.
     #[arg(long, env = "LEADER_ELECT_LEASE_DURATION", value_name = "TIME", default_value = "15s", value_parser = duration)]
     pub leader_elect_lease_duration: Duration,
 
     /// Time that the leader tries to renew the Lease before it stops writing. Must be shorter than the Lease duration.
-    /// In case its clock is slow, the leader tries for at most half of the Lease duration minus 2s (for a duration
-    /// below 12s, a third of it): 5.5s by default.
+    /// In case its clock is slow, the leader stops at the latest 2s before half of the Lease duration (below 12s, after
+    /// a third of it): after 5.5s by default.
     #[arg(long, env = "LEADER_ELECT_RENEW_DEADLINE", value_name = "TIME", default_value = "10s", hide_default_value = true, value_parser = duration)]
     pub leader_elect_renew_deadline: Duration,
 
@@ -158,8 +158,8 @@ pub struct RunArgs {
     )]
     pub metrics_bind_address: BindAddress,
 
-    /// Serve /metrics over TLS, to clients with permission to get the non-resource URL /metrics. With `false`, serve it
-    /// over plain HTTP to all clients. Defaults to true, or to false on a loopback address.
+    /// Serve /metrics over TLS, only to clients with permission to get the non-resource URL /metrics. With `false`,
+    /// serve it over plain HTTP to all clients. Defaults to true, or to false on a loopback address.
     #[arg(long, env = "METRICS_SECURE", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     pub metrics_secure: Option<bool>,
 
@@ -188,7 +188,7 @@ pub struct RunArgs {
     #[arg(long, env = "API_DEADLINE", value_name = "TIME", default_value = "20s", value_parser = duration)]
     pub api_deadline: Duration,
 
-    /// Timeout of a write to the API server. An admission webhook can take 30 s, and the API server itself stops after
+    /// Timeout of a write to the API server. Each admission webhook can take 30 s, and the API server gives up after
     /// 60 s.
     #[arg(long, env = "WRITE_DEADLINE", value_name = "TIME", default_value = "65s", value_parser = duration)]
     pub write_deadline: Duration,
@@ -295,7 +295,7 @@ impl ConnectionArgs {
         client::config(self.kubeconfig.as_deref(), self.context.as_deref()).await
     }
 
-    /// A client for a one-off question from a person.
+    /// Returns a client for a single interactive command.
     pub(crate) async fn client(&self) -> Result<Client, Error> {
         Ok(self.client_and_namespace().await?.0)
     }
@@ -329,7 +329,7 @@ impl std::str::FromStr for BindAddress {
 /// Returns the version, with the commit that the binary was built from if the build set it.
 fn version() -> &'static str {
     let revision = option_env!("REVISION").map(|revision| format!(" ({revision})"));
-    // Once per process: clap borrows it for ever.
+    // Once per process: clap borrows it forever.
     format!("{}{}", env!("CARGO_PKG_VERSION"), revision.unwrap_or_default()).leak()
 }
 

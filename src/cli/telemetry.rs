@@ -1,5 +1,5 @@
-//! Log lines, text for people or JSON for machines; and spans for an OpenTelemetry collector, if they are
-//! compiled in and requested.
+//! Log lines, as human-readable text or as JSON, and spans for an OpenTelemetry collector, if they are compiled
+//! in and requested.
 
 use std::fmt::Write;
 use std::io::IsTerminal;

@@ -48,7 +48,7 @@ pub enum Status {
 pub enum Type {
     /// The summary: the state matches the spec.
     Ready,
-    /// Work is under way. Absent otherwise.
+    /// Work is in progress. Absent otherwise.
     Reconciling,
     /// Manual action is required. Absent otherwise.
     Stalled,

@@ -240,14 +240,14 @@ fn behind(daemon_set: &DaemonSet, desired: i32) -> Option<String> {
     let status = &daemon_set.status;
     let updated = status.updated_number_scheduled;
     let counts = [
-        (status.current_number_scheduled, "runs"),
+        (status.current_number_scheduled, "run the daemon"),
         // With OnDelete, new pods are created when a user deletes the old ones.
-        (if is_on_delete(daemon_set) { desired } else { updated }, "is up to date"),
-        (status.number_available, "is available"),
-        (status.number_ready, "is ready"),
+        (if is_on_delete(daemon_set) { desired } else { updated }, "run an up-to-date daemon"),
+        (status.number_available, "run an available daemon"),
+        (status.number_ready, "run a ready daemon"),
     ];
     let (count, what) = counts.into_iter().find(|(count, _)| *count < desired)?;
-    Some(format!("The daemon {what} on {count} of {desired} nodes"))
+    Some(format!("{count} of {desired} nodes {what}"))
 }
 
 /// Text after the number of pods that run until a user deletes them.
@@ -347,7 +347,7 @@ fn everywhere(daemon_set: &DaemonSet, desired: i32, context: &Context<'_>) -> He
                 }
             }
             _ => ready(format!(
-                "{message}; {misscheduled} more nodes run it, possibly despite a taint: the operator \
+                "{message}; {misscheduled} more run it, possibly despite a taint: the operator \
                  cannot list nodes"
             )),
         },

@@ -158,7 +158,7 @@ pub struct Selector {
 /// Upper bound of the startup time that probes add: a day.
 const MOST_SECONDS: u64 = 86_400;
 
-/// Settings of the pods, beside what the kind itself sets.
+/// Settings of the pods, in addition to those of the kind itself.
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = (

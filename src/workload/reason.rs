@@ -59,18 +59,18 @@ words! {
         Resizing: "The Deployment could not be resized. The message names the cause."
             => "Follow the message.",
         ReplicaFailure: "Kubernetes cannot create the pods. The message names the cause."
-            => "Read the message. Frequent causes are a quota and a missing ServiceAccount.",
+            => "Follow the message. Common causes are a quota and a missing ServiceAccount.",
         ProgressDeadlineExceeded: "A rollout made no progress within its deadline: the Deployment's, or 30 seconds for a DaemonSet."
             => "Inspect the pods: `kubectl describe pod -l cache.example.com/memcached=NAME`, or for an App `-l app.example.com/v1=NAME`. If there are none, describe the Deployment or DaemonSet, and check that kube-controller-manager runs.",
         ReplicasUnavailable: "Pods that were ready are not ready now, and no pod shows the cause."
-            => "Wait. If the reason stays, run `kubectl get pods` and `kubectl describe pod`.",
+            => "Wait. If the reason persists, run `kubectl get pods` and `kubectl describe pod`.",
         CrashLoopBackOff: "A container crashes repeatedly. The message names its pod."
             => "Run `kubectl logs POD --previous` to see the last output.",
         ImagePullFailed: "An image cannot be pulled. The message names the image and a pod."
             => "Correct the image's name, or give the nodes access to the registry. `kubectl describe pod POD` shows the error.",
         ContainerFailed: "A container cannot start. The message names the cause and the pod."
-            => "Follow the message. Frequent causes are an image that runs as root, and a ConfigMap or Secret in `envs` that does not exist.",
-        PodsUnschedulable: "No node can run a pod. The message is the scheduler's."
+            => "Follow the message. Common causes are an image that runs as root, and a ConfigMap or Secret in `envs` that does not exist.",
+        PodsUnschedulable: "The scheduler finds no node for a pod. The message is the scheduler's."
             => "Add capacity, or lower the requests of the pods.",
         ContainersNotReady: "A container of a pod, such as a sidecar, runs but is not ready, or a pod waits for its volumes or network. The message names it."
             => "`kubectl describe pod POD` shows the readiness probe and missing volumes. `kubectl logs POD -c CONTAINER` shows the output of the container.",
@@ -101,7 +101,7 @@ words! {
         Invalid: "The API server rejects a managed resource as invalid. The message names the field."
             => "Correct the spec.",
         ApiError: "A write to the API server failed. The message is the API server's."
-            => "The operator retries automatically. If the reason stays, check the API server and its webhooks.",
+            => "The operator retries automatically. If the reason persists, check the API server and its webhooks.",
         Paused: "The annotation workload-operator.example.com/paused is 'true', so the operator writes only the status."
             => "Remove the annotation to continue.",
         Finalizing: "The object is being deleted."
@@ -110,7 +110,7 @@ words! {
             => "Nothing.",
         DeploymentCreated: "The Deployment was created."
             => "Nothing.",
-        DeploymentUpdated: "The Deployment was changed to match the spec."
+        DeploymentUpdated: "The Deployment was changed because the spec, a setting of the operator or its version changed."
             => "Nothing.",
         DeploymentRestored: "Another client had changed the Deployment. The operator reverted the change."
             => "Change the custom resource instead.",
@@ -118,7 +118,7 @@ words! {
             => "Nothing.",
         DaemonSetCreated: "The DaemonSet was created."
             => "Nothing.",
-        DaemonSetUpdated: "The DaemonSet was changed to match the spec."
+        DaemonSetUpdated: "The DaemonSet was changed because the spec, a setting of the operator or its version changed."
             => "Nothing.",
         DaemonSetRestored: "Another client had changed the DaemonSet. The operator reverted the change."
             => "Change the custom resource instead.",
@@ -126,7 +126,7 @@ words! {
             => "Nothing.",
         ServiceCreated: "The Service was created."
             => "Nothing.",
-        ServiceUpdated: "The Service was changed to match the spec."
+        ServiceUpdated: "The Service was changed because the spec, a setting of the operator or its version changed."
             => "Nothing.",
         ServiceRestored: "Another client had changed the Service. The operator reverted the change."
             => "Change the custom resource instead.",
@@ -136,7 +136,7 @@ words! {
             => "Nothing.",
         PodDisruptionBudgetCreated: "The PodDisruptionBudget was created."
             => "Nothing.",
-        PodDisruptionBudgetUpdated: "The PodDisruptionBudget was changed to match the spec."
+        PodDisruptionBudgetUpdated: "The PodDisruptionBudget was changed because the spec, a setting of the operator or its version changed."
             => "Nothing.",
         PodDisruptionBudgetRestored: "Another client had changed the PodDisruptionBudget. The operator reverted the change."
             => "Change the custom resource instead.",

@@ -200,7 +200,7 @@ impl Simulation {
         }
         let mut body = json!({"metadata": {"uid": old.uid()}, "spec": {"value": self.value}});
         if self.rng.bool() {
-            // Otherwise it may be written over a change of somebody else that has not been shown yet.
+            // Otherwise it can overwrite another client's change that has not been shown yet.
             body["metadata"]["resourceVersion"] = json!(old.meta().version);
         }
         if let Ok(new) = client.merge_patch::<Thing>(&key, &body).await {

@@ -21,7 +21,7 @@ const UPGRADE: &str = "docs/UPGRADE.md";
 const BACKUP: &str = "docs/BACKUP.md";
 const PAGES: [&str; 5] = [README, INSTALL, OPERATING, UPGRADE, BACKUP];
 
-const MARK: &str = "Commands in blocks that the tests do not run are marked `untested` in the source of this page.";
+const MARK: &str = "The source of this page marks blocks that the tests do not run as `untested`.";
 
 /// Values for a page's placeholders.
 const PLACEHOLDERS: [(&str, &str); 5] = [

@@ -73,7 +73,7 @@ async fn a_configured_label_is_inherited_and_removed_with_its_source() {
         have(&world, of, &name, &json!("a")).await;
         let before = world.get(child, &name).await.unwrap();
         assert!(labels(&before)["other"].is_null(), "{before:#}");
-        // Somebody removes it from the child.
+        // Another client removes it from the owned object.
         let gone = json!({"metadata": {"labels": {TEAM: null}}});
         world.patch(child, &name, gone.clone()).await.unwrap();
         world.until(child, &name, |c| labels(c)[TEAM] == "a").await;

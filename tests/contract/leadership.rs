@@ -334,7 +334,7 @@ fn number(metrics: &str, series: &str) -> f64 {
 
 /// Another client writes a different holder into the Lease and never renews it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_that_loses_its_lease_stops_writing() {
+async fn a_leader_that_loses_its_lease_writes_nothing_until_one_leads_again() {
     let mut replicas = Replicas::start("stolen-lease", &QUICK).await;
     let (_, mut robbed) = replicas.leader_but("").await;
     replicas.give_work("before").await;

@@ -252,7 +252,7 @@ async fn bad_settings_of_containers_are_refused(world: &World) {
             APP,
             json!({"image": "a", "ports": [{"name": "a", "port": 80, "protocol": "", "nodePort": 30000},
                 {"name": "b", "port": 81, "nodePort": 30000}]}),
-            "the same `name` or `nodePort`",
+            "the same `nodePort` and `protocol`",
         ),
     ] {
         is_refused(world, kind, spec, message).await;

@@ -26,7 +26,7 @@ pub struct Identity {
 pub struct Hints {
     /// A kind is not served. Default: "apply its CustomResourceDefinition".
     pub kinds: &'static str,
-    /// The account has no permission to list, watch or write. Default: "grant its account the right".
+    /// The account has no permission to list, watch or write. Default: "grant its account the permission".
     pub rights: &'static str,
     /// The account has no permission to create TokenReviews and SubjectAccessReviews. Default: "grant its account the
     /// right".
@@ -118,8 +118,8 @@ impl From<&'static str> for Identity {
 impl Hints {
     const DEFAULT: Hints = Hints {
         kinds: "apply its CustomResourceDefinition",
-        rights: "grant its account the right",
-        reviews: "grant its account the right",
+        rights: "grant its account the permission",
+        reviews: "grant its account the permission",
     };
 }
 

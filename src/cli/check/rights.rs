@@ -234,7 +234,7 @@ async fn beyond(target: &Target<'_>, namespaces: &[String]) -> Result<Vec<String
     held(client, all, DANGEROUS).await
 }
 
-/// Returns those of `rights` that the account has in these namespaces.
+/// Returns the permissions of `rights` that the account has in these namespaces.
 async fn held(
     client: &Client,
     namespaces: impl IntoIterator<Item = &str>,

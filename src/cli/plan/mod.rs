@@ -50,8 +50,8 @@ const NAMED: usize = 20;
 /// Scope of the plan, and form of the output.
 #[derive(Debug, Clone, Args)]
 pub struct PlanArgs {
-    /// Which API server, as whom. The account needs the rights of the operator: a dry run is
-    /// authorized like the write.
+    /// The API server and the account. The account needs the permissions of the operator, because a
+    /// dry run is authorized like the write.
     #[command(flatten)]
     pub connection: ConnectionArgs,
 

@@ -193,8 +193,8 @@ impl Recorder {
 // === impl State ===
 
 impl State {
-    /// Lists what is missing in the plan although no write was refused: children of objects whose
-    /// reconcile failed, or whose controller lacks a setting.
+    /// Lists the gaps of the plan without a refused write: owned objects of those whose reconcile
+    /// failed, or whose controller lacks a setting.
     fn hidden(&self) -> Vec<String> {
         let (mut all, refused) = (Vec::new(), self.refused());
         let wanted = self.reconciled.iter().filter(|(key, _)| self.wanted.contains(key));

@@ -31,7 +31,7 @@ const LIMIT: Duration = Duration::from_secs(300);
 /// Pause after the first failed run, doubled after each further one.
 const PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(30);
-/// Age below which a 401 does not replace a token, because an API server that has just started refuses every token.
+/// Age below which a 401 does not replace a token, because an API server that has just started can refuse every token.
 const YOUNG: Duration = Duration::from_secs(10);
 /// Time before expiry at which the plugin runs again, but at most a quarter of the credential's lifetime. Until then,
 /// the old credential is used.

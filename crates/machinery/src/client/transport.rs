@@ -45,8 +45,8 @@ const KEEPALIVE_PROBES: u32 = 3;
 /// Time without acknowledgement before a connection is dead. Otherwise the kernel retries for a quarter of an hour
 /// (tcp_retries2).
 const USER_TIMEOUT: Duration = Duration::from_secs(30);
-/// Time before an idle connection is closed. When the first of several dead connections is detected, the others have been
-/// idle for as long: a request on one of them would wait for its deadline.
+/// Time before an idle connection is closed. When the first of several dead connections is detected, the others have
+/// been idle for as long: a request on one of them would wait for its deadline.
 const POOL_IDLE: Duration = KEEPALIVE_IDLE;
 /// Maximum number of idle connections.
 const POOL_SIZE: usize = 16;

@@ -55,8 +55,8 @@ impl Retries {
             Class::Transient => self.transient,
             Class::Conflict if row.conflicts >= CONFLICTS => self.transient,
             Class::Conflict => self.conflict,
-            // The queue counts failures of all classes. If these delays grew with it, the first refusal after a minute
-            // of outage would wait two minutes.
+            // The queue counts failures of all classes. If these delays grew with that count, the first refusal after
+            // a minute of outage would wait two minutes.
             Class::Forbidden | Class::Waiting => {
                 Backoff::always(self.forbidden.delay(row.refusals.saturating_sub(1)))
             }
@@ -204,7 +204,8 @@ impl FailureStreak {
 
 /// Returns the log level of a failure. ERROR means that an administrator must act. It is logged once per streak, at the
 /// second refusal: an API server that has just started refuses requests until it has read its roles. Terminal errors
-/// are reported in the status of the object, and taken names in an Event.
+/// are reported in the status of the object, and taken names in an Event. The tenth consecutive conflict is a WARN: it
+/// is no longer a race.
 pub(super) fn level(
     class: Class,
     &FailureStreak { refusals, is_counted, conflicts, .. }: &FailureStreak,

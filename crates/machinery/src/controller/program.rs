@@ -18,8 +18,9 @@ use crate::informer::{Builder, Informer};
 use crate::object::Resource;
 use crate::shutdown::Shutdown;
 
-/// Time limit for each stage after the controllers to stop; tasks that exceed it are dropped. Releasing a Lease takes 6
-/// s at most: 2 s for an unanswered write, then two requests of 2 s each.
+/// Time limit of each stage of the shutdown after the controllers. The stages stop one after another; tasks that exceed
+/// the limit are dropped. It is longer than the release of a Lease, which takes at most 6 s: 2 s for an unanswered
+/// write, then two requests of 2 s each.
 const LAST_STEPS: Duration = Duration::from_millis(6500);
 
 /// A program of informers, controllers and other tasks.

@@ -26,7 +26,7 @@ const LET_GO: Duration = Duration::from_secs(1);
 /// Options of a controller.
 #[derive(Clone)]
 pub struct Options {
-    /// Number of concurrent reconciles. While other namespaces wait, one uses at most half of them. Default 4.
+    /// Number of concurrent reconciles. While another namespace waits, a namespace has at most half of them. Default 4.
     pub workers: usize,
     /// Time limit of a reconcile. Default 300 s: four writes that each take as long as the API server permits.
     pub deadline: Duration,

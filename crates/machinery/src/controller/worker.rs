@@ -103,7 +103,8 @@ impl<R: Reconciler> Core<R> {
             let watched = Watched { pass: Box::pin(pass), heartbeat: Arc::clone(heartbeat) };
             tokio::time::timeout(self.deadline, watched).await
         };
-        // This encloses the timeout because a reconcile can also panic while it is dropped.
+        // This encloses the timeout because a reconcile can also panic while it is dropped. After a panic, only the
+        // message is used.
         match AssertUnwindSafe(bounded).catch_unwind().await {
             Ok(Ok(returned)) => Ended::Returned(returned),
             Ok(Err(_)) => Ended::TimedOut,

@@ -75,7 +75,7 @@ pub enum Dropped {
     Failed,
     /// RBAC does not allow it.
     Forbidden,
-    /// This process does not lead.
+    /// This process has no permission to write, for example because it does not lead.
     NotLeading,
     /// The namespace is being deleted or does not exist.
     NamespaceGone,

@@ -28,7 +28,7 @@ const FORMER: &str =
 const UNWATCHABLE: Duration = Duration::from_secs(60);
 
 /// An elector, which takes part in the election while it runs.
-#[must_use = "nobody takes part in the election until the elector runs"]
+#[must_use = "the process takes no part in the election until the elector runs"]
 pub struct Elector {
     lease: ObjectKey,
     identity: String,
@@ -236,7 +236,7 @@ impl Elector {
         let is_known = self.candidate.is_known();
         let status = Status { phase, holder: holder.clone(), problem, waits, is_known };
         let before = self.leadership.publish(status);
-        let (lease, holder) = (&self.lease, holder.as_deref().unwrap_or("nobody"));
+        let (lease, holder) = (&self.lease, holder.as_deref().unwrap_or("none"));
         match phase {
             _ if before == phase => {}
             Phase::Leading => tracing::info!(%lease, "This process leads"),

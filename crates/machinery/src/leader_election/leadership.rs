@@ -17,8 +17,8 @@ pub enum Phase {
     Standby,
     /// This process leads.
     Leading,
-    /// This process holds the lease without permission to write. It did not renew the lease in time, until the next
-    /// renewal, or it waits for the holder of a former Lease.
+    /// This process holds the lease without permission to write. Either it did not renew the lease in time and needs
+    /// another renewal, or it waits for the holder of a former Lease.
     Suspended,
 }
 
@@ -61,7 +61,8 @@ pub struct Leadership {
 
 pub(super) struct Shared {
     clock: Arc<dyn Clock>,
-    /// End of permission by `clock`, in nanoseconds; 0 without permission. Only the elector writes it.
+    /// End of permission by `clock`, in nanoseconds; 0 without permission. Only the elector writes it. It withdraws
+    /// permission before another process can acquire the lease.
     until: AtomicU64,
     /// Time limit of a write that was begun with permission.
     in_flight: Duration,
@@ -180,7 +181,7 @@ impl WriteGate for Leadership {
         Err(match (status.phase, &status.holder, &status.waits) {
             (_, _, Some(waits)) => waits.clone(),
             (Phase::Standby, Some(holder), None) => format!("{holder} leads"),
-            (Phase::Standby, None, None) => "nobody leads yet".to_owned(),
+            (Phase::Standby, None, None) => "no process leads yet".to_owned(),
             _ => "the lease was not renewed in time".to_owned(),
         })
     }

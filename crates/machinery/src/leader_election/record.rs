@@ -60,7 +60,7 @@ impl Record {
     }
 
     /// Returns its validity without changes: the recorded duration, but no less than `own`. The record can have been
-    /// edited, and its holder does not read it.
+    /// edited, and its holder counts with its configured duration.
     pub(super) fn duration(&self, own: Duration) -> Duration {
         let seconds = self.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
         Duration::from_secs(seconds.unwrap_or_default()).min(LONGEST).max(own)

@@ -192,7 +192,7 @@ impl Search<'_> {
         }
     }
 
-    /// Removes a value, such as the name of a port, from a list item if another item is desired to have it.
+    /// Removes a value, such as the name of a port, from a list item if a desired item has the same value.
     fn duplicate(
         &mut self,
         path: &str,

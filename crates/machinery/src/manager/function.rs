@@ -150,8 +150,8 @@ where
     }
 }
 
-/// Returns the outcome of a failed reconcile. A failure to create an object in a namespace that is being deleted is not
-/// an error.
+/// Returns the outcome of a failed reconcile. If it could not create an object because the namespace is being deleted,
+/// this is a success in the namespace of `object`, and a [`Problem::forbidden`] in any other.
 fn in_terminating_namespace<V: Resource>(object: &V, problem: Problem) -> Result<Action, Problem> {
     if let Problem::Several(all) = problem {
         let left = all.into_iter().filter_map(|one| in_terminating_namespace(object, one).err());

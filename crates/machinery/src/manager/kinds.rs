@@ -235,7 +235,7 @@ impl Informers {
     }
 
     /// Returns the faults of shared informers: views that one controller restricts by a selector and another one reads,
-    /// and views that the program adjusts and no controller reads. `controllers`: each name with its views.
+    /// and views that the program adjusts and no controller reads. `controllers` maps each name to its views.
     pub(super) fn narrowed(
         &self,
         controllers: &[(&'static str, Arc<[TypeId]>)],

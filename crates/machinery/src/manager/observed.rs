@@ -81,7 +81,7 @@ impl Observed {
                     Err("the lease was not read yet".to_owned())
                 }
                 (Phase::Standby, None, Some(holder)) => Ok(format!("standby of {holder}")),
-                (Phase::Standby, None, None) => Ok("standby; nobody leads".to_owned()),
+                (Phase::Standby, None, None) => Ok("standby; no process leads".to_owned()),
             }
         });
     }

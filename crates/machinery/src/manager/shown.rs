@@ -1,8 +1,8 @@
 //! A fast comparison of an object with a desired state. It runs while the object is serialized and builds no JSON.
 //!
 //! Guarantees
-//! - If [`Shown::of`] is equal for two objects and one desired state, both show the same of its fields, with the
-//!   desired values.
+//! - If [`Shown::of`] returns equal results for two objects and one desired state, both objects show the same fields of
+//!   it, with the desired values.
 //! - In doubt, the results differ, and [`deviations`](super::compared::deviations) decides.
 
 use std::fmt::{self, Write};

@@ -618,9 +618,9 @@ async fn a_lasting_problem_is_published_once_and_again_after_a_success() {
     assert_eq!(told, ["POST", "POST", "PATCH"]);
 }
 
-// === Children and status ===
+// === Owned objects and status ===
 
-/// A context of the site `ns/a`, which owns its children.
+/// Returns a context of the site `ns/a`, which owns objects.
 fn context(server: &Server) -> Context<Site> {
     context_of(server, |controller| controller)
 }
@@ -662,7 +662,7 @@ async fn a_child_is_created_once_and_then_applied_only_when_something_differs() 
     assert_eq!(server.writes().len(), 2);
     let body = server.requests().pop().unwrap().body;
     assert_eq!(body["metadata"]["uid"], server.get(CHILD)["metadata"]["uid"], "no namesake");
-    // Somebody changes a field that the view shows.
+    // Another client changes a field that the view shows.
     let mut changed = server.get(CHILD);
     changed["spec"]["size"] = json!(9);
     let changed = server.put(CHILD, changed);
@@ -762,7 +762,7 @@ async fn a_change_by_admission_of_an_immutable_field_is_accepted() {
     assert!(matches!(problem, Problem::Immutable { field: "spec.zone", .. }), "{problem:?}");
 }
 
-/// Shows the child as it is to the store.
+/// Shows the owned object's current state to the store.
 fn shows(cx: &Context<Site>, server: &Server) {
     cx.store::<Child>().unwrap().apply_read(serde_json::from_value(server.get(CHILD)).unwrap());
 }
@@ -916,7 +916,7 @@ async fn the_throttle_distinguishes_objects_by_namespace() {
         let child = json!({"metadata": {"name": "x", "namespace": namespace}});
         let children = "/apis/example.com/v1/namespaces";
         cx.ensure::<Child>(child.clone()).await.unwrap();
-        // Somebody deletes all of them.
+        // Another client deletes all of them.
         let key = ObjectKey::new(&*namespace, "x");
         let there = cx.get::<Child>(&key).unwrap().unwrap();
         server.remove(&format!("{children}/{namespace}/children/x"));
@@ -1240,7 +1240,7 @@ async fn an_unwatched_object_is_reported_and_a_relabelled_one_is_restored() {
     server.run(manager, test).await;
 }
 
-/// Has the child have another part of metadata, and shows it.
+/// Changes a field of the owned object's metadata, and shows the object to the store.
 fn has(cx: &Context<Site>, server: &Server, field: &str, value: Value) {
     let mut child = server.get(CHILD);
     child["metadata"][field] = value;

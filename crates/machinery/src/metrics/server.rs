@@ -42,7 +42,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Content of a server; a missing one returns 404.
 #[derive(Clone, Default)]
 pub struct Routes {
-    /// Checks of `/healthz` and `/livez`: the kubelet restarts the pod if they fail.
+    /// Checks of `/healthz` and `/livez`: the kubelet restarts the container if they fail.
     pub health: Option<Checks>,
     /// Checks of `/readyz`: the pod is not ready if they fail.
     pub ready: Option<Checks>,
@@ -68,7 +68,7 @@ pub struct Limits {
 }
 
 /// A server on one address. Use separate servers for health and metrics, so that scrapes cannot block probes.
-#[must_use = "nobody is answered until the server runs"]
+#[must_use = "no request gets a response until the server runs"]
 pub struct Server {
     listener: TcpListener,
     service: Service,

@@ -26,8 +26,8 @@ pub(super) trait Shared: Clone + Borrow<Self::Value> {
 
 /// All values in use, by their handles.
 ///
-/// Values that nobody else holds are removed by a sweep. A shard is swept when it has doubled, or after four lookups
-/// per entry. So a lookup is amortized O(1), and a table shrinks only while it is used.
+/// A sweep removes values that only the table holds. A shard is swept when it has doubled, or after four lookups per
+/// entry. So a lookup is amortized O(1), and a table shrinks only while it is used.
 pub(super) struct Interner<S> {
     shards: Box<[Mutex<Shard<S>>]>,
     hasher: DefaultHashBuilder,

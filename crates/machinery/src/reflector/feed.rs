@@ -125,7 +125,7 @@ impl<V: Resource> StoreFeed<V> {
         let taken = self.writer.commit(at);
         if !taken {
             // The state machine refuses such a list earlier.
-            tracing::error!("the list of {} at {at} was not taken", self.kind.resource());
+            tracing::error!("the list of {} at {at} was not accepted", self.kind.resource());
             return;
         }
         self.quarantine.commit();
@@ -144,7 +144,7 @@ impl<V: Resource> StoreFeed<V> {
 
     fn heal(&mut self, key: &ObjectKey) {
         if self.quarantine.remove(key, false) {
-            tracing::info!("{} {key} can be decoded again, or is gone", self.kind.resource());
+            tracing::info!("{} {key} can be decoded again, or is deleted", self.kind.resource());
             let held = self.quarantine.len();
             self.health.update(|health| health.quarantined = held);
         }

@@ -46,7 +46,8 @@ pub trait Observer: Send + Sync + 'static {
     }
 
     /// An object became undecodable. Later undecodable versions of it are not reported until it was decodable, deleted
-    /// or missing from a complete list.
+    /// or missing from a complete list. If thousands of objects are undecodable and lists fail, one can be reported
+    /// again.
     fn decode_error(&self, kind: &Kind, key: &ObjectKey, why: &str) {
         let _ = (kind, key, why);
     }

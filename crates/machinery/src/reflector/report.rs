@@ -181,8 +181,8 @@ mod tests {
         let (logged, health) = (LogBuffer::default(), HealthHandle::new(Instant::now()));
         let mut report = Report::new(KIND, None, health, Arc::new(()), HINTS);
         let writer = logged.clone();
-        // While only one subscriber exists, tracing asks the thread that registers a log call
-        // whether anybody listens. That may be the thread of another test.
+        // While only one subscriber exists, tracing asks the thread that registers a log call for
+        // its subscriber. That can be the thread of another test, which has none.
         let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::new());
         let subscriber = tracing_subscriber::fmt()
             .with_max_level(tracing::Level::INFO)

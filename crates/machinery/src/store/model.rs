@@ -118,14 +118,14 @@ impl World {
         }
     }
 
-    /// Somebody creates, changes or deletes an object: handlers are to look.
+    /// Lets another client create, change or delete an object, which handlers must notice.
     fn change(&mut self, name: usize, deleted: bool, readable: bool) -> Option<Live> {
         let live = self.server.change(name, deleted, readable)?;
         self.owed.push(*self.server.log.last().expect("it was just made"));
         Some(live)
     }
 
-    /// One of us does.
+    /// Lets this process do the same.
     fn own_change(&mut self, name: usize, deleted: bool) -> Option<Live> {
         let live = self.server.at(self.server.now()).get(&name).copied();
         let readable = !deleted || live.is_some_and(|live| self.server.is_readable(&live));
@@ -366,7 +366,7 @@ impl World {
                     self.owed.retain(|change| uid(change.uid) != last.uid());
                 }
             }
-            // Whoever is enqueued now sees all that is visible now.
+            // A key that is enqueued now sees everything that is visible now.
             let sees = sees.unwrap_or(self.shown);
             self.owed.retain(|change| change.name != name || change.version > sees);
         }
@@ -488,13 +488,13 @@ impl Server {
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// Somebody creates or changes an object; the flag says whether it can be read.
+    /// Another client creates or changes an object; the flag is true if it can be decoded.
     Write(usize, bool),
-    /// Somebody deletes it; the flag says whether its last state can be read.
+    /// Another client deletes it; the flag is true if its last state can be decoded.
     Delete(usize, bool),
-    /// One of us creates or changes it; the answer is on its way.
+    /// This process creates or changes it; the response is in transit.
     OwnWrite(usize, usize),
-    /// One of us deletes it; the answer is on its way.
+    /// This process deletes it; the response is in transit.
     OwnDelete(usize, usize),
     /// We read it; the answer is on its way.
     Get(usize),

@@ -2,7 +2,7 @@
 //!
 //! A retry is *pending* from the failure until its backoff has passed. Then it is queued: after the first failure in
 //! the priority that the key was taken from, after further failures in [`Priority::Retry`], which the overall rate
-//! limits. There, the key's timer is the end of that limit ([`Limits::retry_patience`]): the key then moves to
+//! limits. There, the key's timer ends its wait for that rate ([`Limits::retry_patience`]): the key then moves to
 //! [`Priority::Low`]. So a timer means "pending" unless the key is queued in [`Priority::Retry`].
 
 use std::time::Duration;

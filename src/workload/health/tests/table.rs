@@ -769,7 +769,7 @@ fn daemons() -> Vec<Row> {
             of_daemon(nodes([2, 2, 1, 1]), fine(COMPLETED)),
             "F F T F T -",
             "RollingOut",
-            "The daemon is up to date on 1 of 2 nodes",
+            "1 of 2 nodes run an up-to-date daemon",
         ),
         row(
             (G, "rollout completed"),
@@ -779,18 +779,18 @@ fn daemons() -> Vec<Row> {
             "The daemon is ready on all 2 desired nodes",
         ),
         row(
-            (G, "rollout in progress with progress, and a container has crashed for 30 s"),
+            (G, "rollout that makes progress, and a container has crashed for 30 s"),
             of_daemon(nodes([9, 9, 5, 4]), under_way(daemon_since("00:00"))),
             "F F T T T -",
             "CrashLoopBackOff",
             "Pod syslog-1 crashes: container daemon (exit code 3)",
         ),
         row(
-            (G, "rollout in progress with progress, and a container has just crashed"),
+            (G, "rollout that makes progress, and a container has just crashed"),
             of_daemon(nodes([9, 9, 5, 4]), under_way(daemon_since("00:50"))),
             "F F T F T -",
             "RollingOut",
-            "The daemon is up to date on 5 of 9 nodes",
+            "5 of 9 nodes run an up-to-date daemon",
         ),
         row(
             (G, "rollout in progress for 30 s without progress, and a container crashes"),
@@ -829,14 +829,14 @@ fn daemons() -> Vec<Row> {
             of_daemon_that_waits(),
             "F F F F T -",
             "RollingOut",
-            "The daemon is available on 1 of 2 nodes: new pods must first be ready for minReadySeconds",
+            "1 of 2 nodes run an available daemon: new pods must first be ready for minReadySeconds",
         ),
         row(
             (G, "rollout in progress for 30 s without progress, and nothing shows why"),
             of_daemon(nodes([2, 2, 2, 1]), fine(STUCK)),
             "F F T T T -",
             "ProgressDeadlineExceeded",
-            "No progress for 30 seconds: The daemon is available on 1 of 2 nodes",
+            "No progress for 30 seconds: 1 of 2 nodes run an available daemon",
         ),
         row(
             (G, "completed, then a container crashes"),
@@ -864,14 +864,14 @@ fn daemons() -> Vec<Row> {
             of_daemon(nodes([2, 1, 1, 1]), fine(COMPLETED)),
             "F F F T - -",
             "ReplicasUnavailable",
-            "The daemon runs on 1 of 2 nodes",
+            "1 of 2 nodes run the daemon",
         ),
         row(
             (G, "rollout in progress for 40 s, while a pod may take 60 s to end"),
             of_daemon(nodes([2, 2, 1, 1]), context((false, 40), terminating())),
             "F F T F T -",
             "RollingOut",
-            "The daemon is up to date on 1 of 2 nodes",
+            "1 of 2 nodes run an up-to-date daemon",
         ),
         row(
             (G, "a container crashes, and a node joins"),
@@ -944,7 +944,7 @@ fn daemons() -> Vec<Row> {
             of_daemon(nodes([200, 200, 198, 200]), fine(COMPLETED)),
             "F T T F T -",
             "RollingOut",
-            "The daemon is up to date on 198 of 200 nodes",
+            "198 of 200 nodes run an up-to-date daemon",
         ),
         row(
             (G, "completed, then one of 101 nodes does not report"),
@@ -969,7 +969,7 @@ fn daemons() -> Vec<Row> {
             of_daemon(more(), answered(Answer::NotPermitted)),
             "T T F F - -",
             "AllNodesReady",
-            "The daemon is ready on all 2 desired nodes; 1 more nodes run it, possibly \
+            "The daemon is ready on all 2 desired nodes; 1 more run it, possibly \
              despite a taint: the operator cannot list nodes",
         ),
         row(

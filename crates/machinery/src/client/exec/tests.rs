@@ -120,7 +120,7 @@ async fn an_expiring_token_is_used_until_the_next_is_fetched() {
 }
 
 #[tokio::test]
-async fn the_error_of_a_plugin_omits_its_output() {
+async fn a_failed_plugin_is_paused_and_its_error_omits_the_output() {
     let (folder, plugin) = plugin("echo hunter2; echo hunter2 >&2; exit 3");
     for _ in 0..3 {
         let said = plugin.ready().await.unwrap_err().to_string();

@@ -83,7 +83,7 @@ async fn a_blocking_reconcile_does_not_keep_keys_from_idle_workers() {
     for name in ["a", "b"] {
         running.handle.queue().requeue_after(ObjectKey::new("ns", name), 20 * MS);
     }
-    // This thread is none of the runtime's: it watches whatever blocks those, and may block itself.
+    // This thread does not belong to the runtime: it watches for blocked threads, and can block itself.
     #[allow(clippy::disallowed_methods)]
     let pause = || std::thread::sleep(MS);
     let both = || running.told.began.lock().len() == 2;

@@ -1,13 +1,13 @@
-//! Many candidates, one Lease, and everything that can go wrong between them, in virtual time.
+//! Many candidates, one Lease, and all faults between them, in virtual time.
 //!
 //! True time exists only here. Each process has its own clock, whose rate changes within the
-//! promised ratio; its wall clock is off by up to 30 s, and some wall clocks stand still. Processes
-//! pause, crash and come back as another; requests are delayed, lost, answered late or never, and
-//! carried out long after their sender gave up; reads may be stale; the Lease is deleted or
-//! overwritten by hand; watches show the Lease late, or never.
+//! promised ratio. Its wall clock is off by up to 30 s, and some wall clocks stand still. Processes
+//! pause, crash and restart under another identity. Requests are delayed or lost, get a late
+//! response or none, and are executed long after their sender has given up. Reads can be stale. The
+//! Lease is deleted or overwritten manually. Watches show the Lease late, or never.
 //!
-//! Checked whenever a process is given permission: no other has it, and no write that anybody else
-//! began with permission can still be under way.
+//! Whenever a process gets permission, the simulation checks that no other process has it, and that
+//! no write that another process began with permission can still be in progress.
 
 mod clock;
 mod faults;
@@ -29,10 +29,10 @@ const REST: f64 = 90.0;
 struct World {
     /// Ratio of the rates of the fastest and the slowest clock.
     ratio: f64,
-    /// True if somebody edits the Lease.
+    /// True if users edit the Lease.
     by_hand: bool,
-    /// True if processes crash and start anew. With edits, the Lease is not deleted then: to a
-    /// process that is new, a deleted Lease looks like a new cluster (a caveat of the module).
+    /// True if processes crash and restart. The Lease is then edited but not deleted, because to a
+    /// new process, a deleted Lease looks like a new cluster (a caveat of the module).
     crashes: bool,
 }
 
@@ -165,7 +165,7 @@ impl Simulation {
         let seed = self.rng.u64(..);
         let mut candidate =
             Candidate::new(self.config.clone(), format!("p{name}"), Rng::with_seed(seed));
-        // Some watches end without anybody noticing.
+        // Some watches end unnoticed.
         candidate.watched(self.rng.bool(), Duration::ZERO);
         self.processes.push(Process {
             candidate,
@@ -301,7 +301,7 @@ impl Simulation {
         }
     }
 
-    /// The candidate has learned something: it may have permission now, or no longer.
+    /// Handles a decision of the candidate, which may have gained or lost permission.
     fn decided(&mut self, process: usize) {
         let in_flight = self.config.in_flight.as_secs_f64();
         let now = self.now;
@@ -320,7 +320,7 @@ impl Simulation {
         self.wake(process);
     }
 
-    /// `process` may write now. May anybody else, or is anybody else's write still under way?
+    /// Checks that, while `process` can write, no other process can write or has a write in progress.
     fn check(&mut self, process: usize) {
         let permitted = self.processes[process].permitted;
         for (other, it) in self.processes.iter().enumerate() {

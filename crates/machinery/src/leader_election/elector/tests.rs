@@ -283,12 +283,12 @@ async fn a_process_that_recreates_the_lease_reports_and_restarts_its_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resumed_machine_cannot_write() {
+async fn a_resumed_machine_cannot_write_before_a_renewal() {
     let (server, clock) = (Arc::new(Server::default()), Virtual::new());
     let process = start(&server, &clock, "a");
     process.reached(Phase::Leading).await;
     *clock.suspended.lock() += Duration::from_secs(30);
-    // No task has run since: the gate knows by itself.
+    // No task has run since, so the gate itself reads the clock.
     assert!(process.leadership.may_write().is_err());
     process.reached(Phase::Suspended).await;
     process.reached(Phase::Leading).await;
@@ -317,7 +317,7 @@ async fn an_outage_suspends_permission_and_its_end_restores_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unresponsive_api_server_does_not_delay_shutdown() {
+async fn an_unresponsive_api_server_delays_the_release_no_longer_than_its_limit() {
     let (server, clock) = (Arc::new(Server::default()), Virtual::new());
     let process = start(&server, &clock, "a");
     process.reached(Phase::Leading).await;

@@ -79,7 +79,7 @@ impl Case {
             is_within(owned, path) || is_within(path, owned)
         };
         let others = |path: &str| self.others.iter().any(|owned| owns(owned, path));
-        // All but the defaults, which nobody owns.
+        // All but the defaults, which have no owner.
         let is_default = |path: &str| {
             ["Path", "Policy", "protocol", "Seconds", "Threshold", "rollingUpdate"]
                 .iter()
@@ -181,7 +181,7 @@ fn the_resources_of_a_container_are_replaced_together() {
         .set(&resources("requests/cpu"), json!("1"));
     let field = format!("{CONTAINERS}[0].resources.requests");
     assert_eq!(case.operations(&[("Invalid", &field)]), replaced_in_main(&case, "resources"));
-    // An extended resource loses its limit, and somebody else has set its request.
+    // An extended resource loses its limit, and another manager has set its request.
     let case = Case::new()
         .desire(&format!("{MAIN}/resources"), Value::Null)
         .store(&resources("limits"), json!({"a.b/c": "1"}))
@@ -281,7 +281,7 @@ fn fields_that_require_a_removed_field_are_removed() {
         .store(&probe, json!({"tcpSocket": {"port": 1}, "failureThreshold": 3}))
         .set(&format!("{probe}/periodSeconds"), json!(3));
     assert_eq!(left.operations(&[("Required", &field)]), [removed(&probe)]);
-    // The exporter is no longer desired, and somebody else has set its resources.
+    // The exporter is no longer desired, and another manager has set its resources.
     let container = Case::new()
         .desire(EXPORTER, Value::Null)
         .set(&format!("{EXPORTER}/resources/limits"), json!({"cpu": "1"}));

@@ -1,4 +1,4 @@
-//! What a manager runs beside controllers that follow its objects.
+//! Settings and tasks of a manager, and controllers with other sources of keys.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -180,7 +180,7 @@ async fn a_leader_task_continues_after_an_interruption_and_ends_with_the_term() 
     assert_eq!(lines(5).await, "");
     leadership.permit(true);
     assert_eq!(lines(5).await, "begins");
-    // The lease was not renewed in time, and then it was, before anybody took it.
+    // The lease was not renewed in time, but before another process acquired it.
     leadership.permit_until(None);
     assert_eq!(lines(5).await, "begins, it stops");
     leadership.permit_until(Some(Duration::MAX));

@@ -165,7 +165,7 @@ impl Machine {
         }
     }
 
-    /// Shortens the wait, unless the server requested it, because the cause of the failure is gone. The next failure
+    /// Shortens the wait, unless the server requested it, because the cause of the failure is over. The next failure
     /// counts as the first.
     pub(super) fn returned(&mut self, now: Instant) -> Vec<Action> {
         if let Phase::Waiting { until, asked: false, .. } = &mut self.phase {

@@ -1,4 +1,4 @@
-//! Answers to our own writes and deletes beside the watch.
+//! Responses to own writes and deletes, concurrent with the watch.
 
 use super::*;
 
@@ -156,7 +156,7 @@ fn handlers_receive_changes_in_the_order_of_their_visibility() {
     let notified = versions.clone();
     writer.on_delta(move |delta, _| {
         let version = |thing: &Thing| thing.meta.version.number().unwrap();
-        // Whoever is notified sees at least this, and no foreign change slips in between.
+        // A notified handler sees at least this version, and no other client's change comes in between.
         let sees = version(&reads.get(delta.object().key()).unwrap());
         notified.lock().push((version(delta.object()), sees));
     });

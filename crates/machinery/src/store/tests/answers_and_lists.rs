@@ -33,7 +33,7 @@ fn a_list_reports_the_deletion_of_a_created_object() {
 fn a_late_response_reports_an_object_that_was_deleted_since() {
     let mut bed = Bed::new();
     bed.list(5, vec![]);
-    // The create was 6, the delete 7, and the answer to the create is still under way.
+    // The create was 6, the delete 7, and the response to the create is still in transit.
     bed.list(9, vec![]);
     bed.wrote(thing("a", 1, 6));
     assert!(bed.held().is_empty(), "it is not brought back");

@@ -195,7 +195,7 @@ fn an_undecodable_item_keeps_the_state_of_our_write() {
 }
 
 #[test]
-fn a_deletion_at_the_stored_version_removes_no_newer_object() {
+fn a_deletion_removes_the_object_at_its_version_but_no_newer_one() {
     let mut bed = Bed::new();
     bed.list(9, vec![thing("a", 1, 3), thing("b", 2, 4), thing("c", 3, 5)]);
     bed.reported();

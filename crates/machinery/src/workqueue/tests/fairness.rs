@@ -123,7 +123,7 @@ fn of_four() -> WorkQueue<Named> {
 async fn a_tenant_with_all_workers_falls_to_half_while_another_waits() {
     let queue = of_four();
     (0..100).for_each(|name| queue.add((1, name)));
-    // Nobody else waits, so it may have all.
+    // No other tenant waits, so it can occupy all workers.
     let mut slow: VecDeque<_> = (0..4).map(|_| take(&queue).unwrap()).collect();
     assert!(slow.iter().all(|taken| taken.0 == 1));
     (0..20).for_each(|name| queue.add((2, name)));
@@ -136,7 +136,7 @@ async fn a_tenant_with_all_workers_falls_to_half_while_another_waits() {
     slow.push_back(take(&queue).unwrap());
     assert!(slow.iter().all(|taken| taken.0 == 1) && slow.len() == 2);
     (10..20).for_each(|name| assert_eq!(run(&queue).0, (2, name)));
-    // The other waits no more.
+    // The other tenant no longer waits.
     slow.extend([take(&queue).unwrap(), take(&queue).unwrap()]);
     let names: Vec<u32> = slow.iter().map(|taken| taken.1).collect();
     assert_eq!(names, [3, 4, 5, 6]);

@@ -93,7 +93,7 @@ async fn a_delete_selects_one_object_and_returns_its_effect() {
         Deletion::Terminating
     );
     assert_eq!(asked.lock().body["preconditions"], json!({"uid": uid}));
-    // This is how the API server answers for Services.
+    // For Services, the API server responds in this way.
     let (gone, _) = client(200, &[THING], End::Good);
     assert_eq!(
         gone.delete::<Thing>(&key(), known, Propagation::Background).await.unwrap(),
@@ -207,8 +207,8 @@ async fn the_observer_receives_every_request_once() {
 async fn spans(work: impl Future<Output = ()>) -> Vec<serde_json::Value> {
     let written = Written::default();
     let writer = written.clone();
-    // While only one subscriber exists, tracing asks the thread that registers a span whether
-    // anybody listens. That may be the thread of another test, which has no subscriber.
+    // While only one subscriber exists, tracing asks the thread that registers a span for its
+    // subscriber. That can be the thread of another test, which has none.
     let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::new());
     let subscriber = tracing_subscriber::fmt()
         .json()

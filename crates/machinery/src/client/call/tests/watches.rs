@@ -84,7 +84,7 @@ async fn metadata_only_is_preferred_to_complete_objects() {
     assert_eq!(asked.lock().accept, format!("{as_object},application/json"));
 }
 
-/// An aggregated API server that knows nothing of metadata-only answers is asked all the same.
+/// An aggregated API server that does not support metadata-only responses also gets the request.
 #[tokio::test]
 async fn a_server_without_metadata_only_sends_complete_objects() {
     let service = service_fn(|request: Request<Bytes>| async move {

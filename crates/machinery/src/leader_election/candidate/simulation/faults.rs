@@ -30,7 +30,7 @@ impl Simulation {
         }
     }
 
-    /// An orderly shutdown: drained, so no write is under way any more.
+    /// Shuts a process down in an orderly way: it is drained, so no write is in progress.
     fn shut_down(&mut self, victim: usize) {
         let (local, _) = self.clocks(victim);
         let now = self.now;
@@ -64,7 +64,7 @@ impl Simulation {
             8 => Some(Record { holder_identity: Some(self.anybody()), ..record }),
             _ => Some(Record::default()),
         };
-        // An edit by hand that equals a holder's release of the lease releases it.
+        // A manual edit that equals a holder's release of the lease releases it.
         if edited.as_ref().is_some_and(Record::is_given_up) {
             return;
         }

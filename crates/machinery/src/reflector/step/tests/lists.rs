@@ -1,4 +1,4 @@
-//! Streaming lists and pages: which is asked for, what is refused, and what comes after a failure.
+//! Streaming lists and pages: the choice between them, rejected lists, and the step after a failure.
 
 use super::*;
 
