@@ -14,7 +14,7 @@
 #
 # RUST_IMAGE needs cargo, a C compiler and the C library's static archive, as the official
 # Debian images have. A tag moves; for a release pass a digest. BASE_IMAGE is what the binary is
-# put into. FEATURES are cargo features: `otel` sends spans to a collector (docs/OPERATING.md).
+# put into. FEATURES are cargo features: `otel` sends spans to a collector (docs/CONNECTIONS.md).
 ARG RUST_IMAGE=docker.io/library/rust:1.95-slim-bookworm
 ARG BASE_IMAGE=scratch
 

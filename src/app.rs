@@ -17,7 +17,7 @@ use crate::workload::condition::{self, Time, Type, Wanted, merge};
 use crate::workload::custom_resource::{Switches, custom, is_paused};
 use crate::workload::deployment::deadline;
 use crate::workload::labels::{APP_V1, Identity, selector_text};
-use crate::workload::observer::{Looking, Observer};
+use crate::workload::observer::{Inputs, Observer};
 use crate::workload::reason::Reason;
 use crate::workload::reconciliation::{Found, Reconciliation};
 use crate::workload::services::{Service, ServicePort, ServiceSpec};
@@ -244,7 +244,7 @@ pub async fn reconcile(
     let mut run = Reconciliation::new(&cx, &observer)?;
     let health = if is_paused(&app.meta) {
         run.compare(&children.deployment)?;
-        run.observe_paused(|_| Looking::default()).await
+        run.observe_paused(|_| Inputs::default()).await
     } else {
         run.apply(&children.deployment).await?;
         if let Some(service) = &mut children.service {
@@ -253,7 +253,7 @@ pub async fn reconcile(
         }
         run.apply_or_prune(children.service.as_ref()).await?;
         run.apply_or_prune(children.budget.as_ref()).await?;
-        run.observe(|_| Looking::default()).await
+        run.observe(|_| Inputs::default()).await
     };
     let status = status(&app, &run.found(&health), Time::now());
     run.report(&status, &health).await

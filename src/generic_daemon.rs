@@ -21,7 +21,7 @@ use crate::workload::custom_resource::{Custom, Switches, custom, is_paused};
 use crate::workload::daemon_set::is_tolerable;
 use crate::workload::health::{Health, Level};
 use crate::workload::labels::{GENERIC_DAEMON, Identity};
-use crate::workload::observer::{Looking, Observer};
+use crate::workload::observer::{Inputs, Observer};
 use crate::workload::reason::Reason;
 use crate::workload::reconciliation::{Found, Reconciliation};
 use crate::workload::{DaemonSet, DaemonSetSpec, PodMeta, PodTemplate, REVISIONS, Selector};
@@ -194,11 +194,11 @@ pub async fn reconcile(
 ) -> Result<Action, Problem> {
     let desired = desired(&daemon);
     let label = daemon.spec.node_labels();
-    let looking = |child: &DaemonSet| looking(&daemon, child, label.as_deref());
+    let inputs = |child: &DaemonSet| inputs(&daemon, child, label.as_deref());
     let mut run = Reconciliation::new(&cx, &observer)?;
     let health = if is_paused(&daemon.meta) {
         run.compare(&desired)?;
-        run.observe_paused(looking).await
+        run.observe_paused(inputs).await
     } else if let Some(refusal) =
         pod::refusal(&daemon.spec.host_paths, &settings.allowed_host_paths)
     {
@@ -206,7 +206,7 @@ pub async fn reconcile(
         Health::new(Level::Stalled, Reason::HostPathNotAllowed, refusal)
     } else {
         run.apply(&desired).await?;
-        run.observe(looking).await
+        run.observe(inputs).await
     };
     let status = status(&daemon, &run.found(&health), Time::now());
     if differs_in_counts(&daemon.status, &status)
@@ -233,18 +233,18 @@ fn differs_in_counts(one: &Status, other: &Status) -> bool {
 }
 
 /// Returns the inputs of its status and spec to the health of its DaemonSet.
-fn looking<'a>(
+fn inputs<'a>(
     daemon: &GenericDaemon,
     daemon_set: &DaemonSet,
     label: Option<&'a str>,
-) -> Looking<'a> {
+) -> Inputs<'a> {
     let desired = daemon_set.status.desired_number_scheduled.unwrap_or(0);
-    Looking {
+    Inputs {
         label,
         desired_before: daemon.status.desired,
         grown: desired > daemon.status.desired && !is_tolerable(daemon_set),
         nodes: desired.unsigned_abs(),
-        ..Looking::default()
+        ..Inputs::default()
     }
 }
 

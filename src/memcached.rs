@@ -22,7 +22,7 @@ use crate::workload::custom_resource::{Switches, custom, is_paused};
 use crate::workload::deployment::deadline;
 use crate::workload::health::{Health, Level};
 use crate::workload::labels::{self, APP, Identity, MEMCACHED_CR, selector_text};
-use crate::workload::observer::{Looking, Observer};
+use crate::workload::observer::{Inputs, Observer};
 use crate::workload::pod::{BY_MEMCACHED, Pod};
 use crate::workload::reason::Reason;
 use crate::workload::reconciliation::Reconciliation;
@@ -263,7 +263,7 @@ pub async fn reconcile(
     let mut run = Reconciliation::new(&cx, &observer)?;
     let health = if is_paused(&memcached.meta) {
         let listed = Some(nodes(&cx)?.len());
-        run.observe_paused(|_| Looking { listed, ..Looking::default() }).await
+        run.observe_paused(|_| Inputs { listed, ..Inputs::default() }).await
     } else {
         match Images::chosen(&memcached.spec, &settings) {
             Ok(images) => apply(&mut run, &cx, &settings, &pace, images).await?,
@@ -287,7 +287,7 @@ async fn apply(
 ) -> Result<Health, Problem> {
     if !run.finalizer(FINALIZER).await? {
         // Nothing is created without the finalizer.
-        return Ok(run.observe(|_| Looking::default()).await);
+        return Ok(run.observe(|_| Inputs::default()).await);
     }
     let given = pace.give(cx, settings, wanted)?;
     let children = desired(cx.object(), &given.images);
@@ -300,7 +300,7 @@ async fn apply(
     run.apply_or_prune(children.budget.as_ref()).await?;
     run.requeue(given.again());
     let listed = Some(nodes(cx)?.len());
-    let health = run.observe(|_| Looking { listed, ..Looking::default() }).await;
+    let health = run.observe(|_| Inputs { listed, ..Inputs::default() }).await;
     Ok(given.with_wait(health))
 }
 

@@ -200,7 +200,8 @@ fn the_code_of_the_guide_is_that_of_the_examples() {
     };
     let sources: Vec<String> =
         sources.iter().map(|file| plain(&fs::read_to_string(file).unwrap())).collect();
-    let guide = fs::read_to_string("docs/YOUR_OWN_CONTROLLER.md").unwrap();
+    let pages = ["YOUR_OWN_CONTROLLER", "RECIPES", "TEST_YOUR_CONTROLLER"];
+    let guide = pages.map(|page| fs::read_to_string(format!("docs/{page}.md")).unwrap()).concat();
     let blocks = guide.split("```rust\n").skip(1).map(|rest| rest.split("```").next().unwrap());
     let mut checked = 0;
     for block in blocks {

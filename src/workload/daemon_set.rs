@@ -126,7 +126,7 @@ impl Workload for DaemonSetSpec {
         let status = &child.status;
         match status.desired_number_scheduled {
             Some(0) => Ask::Nodes,
-            Some(desired) if behind(child, desired).is_none() => Ask::Nodes,
+            Some(desired) if missing(child, desired).is_none() => Ask::Nodes,
             Some(desired) if status.current_number_scheduled < desired => Ask::PodsAndEvents,
             _ => Ask::Pods,
         }
@@ -150,10 +150,10 @@ impl Health {
             _ => return Health::unobserved("DaemonSet", context),
         };
         if desired == 0 {
-            return nowhere(daemon_set, context);
+            return no_nodes(daemon_set, context);
         }
-        let Some(behind) = behind(daemon_set, desired) else {
-            let health = everywhere(daemon_set, desired, context);
+        let Some(missing) = missing(daemon_set, desired) else {
+            let health = complete(daemon_set, desired, context);
             let old = desired - status.updated_number_scheduled;
             if is_on_delete(daemon_set) && old > 0 && health.level == Level::Ready {
                 let message = format!("{}; {old}{FORMER}", without_former(&health.message));
@@ -167,7 +167,7 @@ impl Health {
         let completed = context.completed && !rolling;
         // Applies to a new generation, too, once only these few nodes are missing.
         if !rolling && is_tolerable(daemon_set) && (completed || context.is_stuck()) {
-            return almost_everywhere(daemon_set, desired, &behind, context);
+            return almost_complete(daemon_set, desired, &missing, context);
         }
         let refused = (status.current_number_scheduled < desired).then(|| context.of_events());
         let known = context.known();
@@ -180,29 +180,30 @@ impl Health {
             // A known problem is reported until the pods show that it is solved.
             Some(trouble) if is_due => context.health_of(trouble, false),
             None if completed && waits_until_ready_for_long(daemon_set, desired) => {
-                context.not_ready_for_long(&behind)
+                context.not_ready_for_long(&missing)
             }
             None if completed => Health {
                 rollout: Rollout::Complete,
-                ..Health::new(Level::Degraded, Reason::ReplicasUnavailable, behind)
+                ..Health::new(Level::Degraded, Reason::ReplicasUnavailable, missing)
             },
             // A node has joined, and the number of ready nodes has not risen.
             None if known.as_ref().is_some_and(|k| k.reason == Reason::ReplicasUnavailable)
                 && status.number_ready < context.desired_before =>
             {
                 let reason = Reason::ReplicasUnavailable;
-                context.health_of(Trouble { reason, message: behind, stalls_at_once: false }, false)
+                context
+                    .health_of(Trouble { reason, message: missing, stalls_at_once: false }, false)
             }
             None if context.is_late(longest_idle(daemon_set))
                 && !is_terminating(daemon_set, context) =>
             {
                 // Kubernetes has no deadline for a DaemonSet.
                 let seconds = longest_idle(daemon_set).as_secs();
-                let message = format!("No progress for {seconds} seconds: {behind}");
+                let message = format!("No progress for {seconds} seconds: {missing}");
                 let reason = Reason::ProgressDeadlineExceeded;
                 context.health_of(Trouble { reason, message, stalls_at_once: false }, false)
             }
-            _ => Health::rolling_out(behind),
+            _ => Health::rolling_out(missing),
         }
     }
 }
@@ -236,7 +237,7 @@ fn waits_until_ready_for_long(daemon_set: &DaemonSet, desired: i32) -> bool {
 }
 
 /// Returns what keeps the DaemonSet from being complete, as text; `None` if nothing.
-fn behind(daemon_set: &DaemonSet, desired: i32) -> Option<String> {
+fn missing(daemon_set: &DaemonSet, desired: i32) -> Option<String> {
     let status = &daemon_set.status;
     let updated = status.updated_number_scheduled;
     let counts = [
@@ -285,10 +286,10 @@ pub(crate) fn is_tolerable(daemon_set: &DaemonSet) -> bool {
 }
 
 /// Returns the health of a daemon that is ready on all but a few of many nodes.
-fn almost_everywhere(
+fn almost_complete(
     daemon_set: &DaemonSet,
     desired: i32,
-    behind: &str,
+    missing: &str,
     context: &Context<'_>,
 ) -> Health {
     let ready = daemon_set.status.number_available.min(daemon_set.status.number_ready);
@@ -302,14 +303,14 @@ fn almost_everywhere(
     }
     let message = match context.evidence.unready_on() {
         Some(nodes) => format!("{first}; not on {nodes}"),
-        None => format!("{first}; {behind}"),
+        None => format!("{first}; {missing}"),
     };
     Health::ready(Reason::MostNodesReady, message)
 }
 
 /// Returns the health of a daemon that is ready on all desired nodes. Kubernetes does not count lost
 /// and tainted nodes as desired; pods left there are `misscheduled`.
-fn everywhere(daemon_set: &DaemonSet, desired: i32, context: &Context<'_>) -> Health {
+fn complete(daemon_set: &DaemonSet, desired: i32, context: &Context<'_>) -> Health {
     let misscheduled = daemon_set.status.number_misscheduled;
     let message = format!("The daemon is ready on all {desired} desired nodes");
     let ready = |message| Health::ready(Reason::AllNodesReady, message);
@@ -381,7 +382,7 @@ fn nodes<'a>(daemon_set: &'a DaemonSet, context: &'a Context<'_>) -> Nodes<'a> {
 }
 
 /// Returns the health of a daemon that belongs on no node: no node has its label, or each is lost or tainted.
-fn nowhere(daemon_set: &DaemonSet, context: &Context<'_>) -> Health {
+fn no_nodes(daemon_set: &DaemonSet, context: &Context<'_>) -> Health {
     let trouble = |reason, message| {
         context.health_of(Trouble { reason, message, stalls_at_once: false }, context.completed)
     };
@@ -411,7 +412,7 @@ fn nowhere(daemon_set: &DaemonSet, context: &Context<'_>) -> Health {
                 _ => Health::rolling_out("Waiting for the DaemonSet controller to count the nodes"),
             }
         }
-        Answer::NotPermitted => nowhere_visible(daemon_set, context, &none()),
+        Answer::NotPermitted => no_nodes_listed(daemon_set, context, &none()),
         Answer::NotAsked | Answer::Failed => {
             let reasons = [
                 Reason::NodeNotReady,
@@ -424,8 +425,8 @@ fn nowhere(daemon_set: &DaemonSet, context: &Context<'_>) -> Health {
     }
 }
 
-/// Like [`nowhere`], from the pods and the counts, if the operator has no permission to list nodes.
-fn nowhere_visible(daemon_set: &DaemonSet, context: &Context<'_>, none: &str) -> Health {
+/// Like [`no_nodes`], from the pods and the counts, if the operator has no permission to list nodes.
+fn no_nodes_listed(daemon_set: &DaemonSet, context: &Context<'_>, none: &str) -> Health {
     let trouble = |reason, message| {
         context.health_of(Trouble { reason, message, stalls_at_once: false }, context.completed)
     };

@@ -249,7 +249,7 @@ impl Health {
             let trouble = Trouble { reason, message, stalls_at_once: false };
             return context.health_of(trouble, completed);
         }
-        let Some(behind) = behind(deployment, context.listed) else { return ready(deployment) };
+        let Some(missing) = missing(deployment, context.listed) else { return ready(deployment) };
         if deployment.spec.paused && waits_for_a_template(deployment, context.is_stuck()) {
             return Health::new(Level::Stalled, Reason::RolloutPaused, paused(deployment));
         }
@@ -265,25 +265,25 @@ impl Health {
                     && !completed
                     && context.idle < Progress::IDLE_MAX + deployment.spec.template.starting() =>
             {
-                Health::rolling_out(behind)
+                Health::rolling_out(missing)
             }
             Some(trouble) if reports => context.health_of(trouble, completed),
             None if completed && waits_until_ready_for_long(deployment, context.listed) => {
-                context.not_ready_for_long(&behind)
+                context.not_ready_for_long(&missing)
             }
             _ if completed && is_short(deployment, context.listed) => Health {
                 rollout: Rollout::Complete,
-                ..Health::new(Level::Degraded, Reason::ReplicasUnavailable, behind)
+                ..Health::new(Level::Degraded, Reason::ReplicasUnavailable, missing)
             },
             // Kubernetes applies no deadline if only the size has changed (k8s.io/kubernetes,
             // pkg/controller/deployment/progress.go, syncRolloutStatus).
             _ if !rolling && context.is_late(longest_idle(deployment)) => {
                 let seconds = longest_idle(deployment).as_secs();
-                let message = format!("No progress for {seconds} seconds: {behind}");
+                let message = format!("No progress for {seconds} seconds: {missing}");
                 let reason = Reason::ProgressDeadlineExceeded;
                 context.health_of(Trouble { reason, message, stalls_at_once: false }, false)
             }
-            _ => Health::rolling_out(behind),
+            _ => Health::rolling_out(missing),
         }
     }
 }
@@ -350,7 +350,7 @@ fn is_short(deployment: &Deployment, listed: Option<usize>) -> bool {
 }
 
 /// Returns what keeps the Deployment from being complete, as text; `None` if nothing.
-fn behind(deployment: &Deployment, listed: Option<usize>) -> Option<String> {
+fn missing(deployment: &Deployment, listed: Option<usize>) -> Option<String> {
     let (status, wanted) = (&deployment.status, deployment.spec.replicas);
     let share = |n: i32, what: &str| Some(format!("{n} of {wanted} replicas are {what}"));
     let surplus = status.replicas - status.updated_replicas;

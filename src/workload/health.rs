@@ -202,13 +202,13 @@ impl Context<'_> {
 
     /// Returns the health of a workload whose pods are ready, but not all for `minReadySeconds`. Until then, a
     /// pod that crashed before can crash again.
-    pub(super) fn not_ready_for_long(&self, behind: &str) -> Health {
+    pub(super) fn not_ready_for_long(&self, missing: &str) -> Health {
         match self.known().filter(|known| known.reason.is_of_pods()) {
             Some(known) => self.health_of(known, true),
             None => Health {
                 rollout: Rollout::Complete,
                 ..Health::rolling_out(format!(
-                    "{behind}: new pods must first be ready for minReadySeconds"
+                    "{missing}: new pods must first be ready for minReadySeconds"
                 ))
             },
         }

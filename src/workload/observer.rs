@@ -23,7 +23,7 @@ const EARLY: Duration = Duration::from_secs(60);
 
 /// Inputs of the kind to the health: listed pods, node label, former counts.
 #[derive(Debug, Default)]
-pub(crate) struct Looking<'a> {
+pub(crate) struct Inputs<'a> {
     /// Number of pods that the status lists, if it lists any.
     pub(crate) listed: Option<usize>,
     /// The label of the nodes where a daemon belongs.
@@ -63,14 +63,14 @@ impl Observer {
         client: &Client,
         object: &V,
         child: &Child<S>,
-        looking: Looking<'_>,
+        inputs: Inputs<'_>,
     ) -> (Health, Action) {
         let now = Instant::now();
         let mut context = Context {
-            completed: completed(object) && !looking.grown,
-            listed: looking.listed,
-            label: looking.label,
-            desired_before: looking.desired_before,
+            completed: completed(object) && !inputs.grown,
+            listed: inputs.listed,
+            label: inputs.label,
+            desired_before: inputs.desired_before,
             previous: reported(object),
             ..Context::default()
         };
@@ -92,12 +92,12 @@ impl Observer {
         if first.level == Level::Ready && !unclear {
             self.progress.forget(object.uid());
             self.diagnostics.forget(child);
-            if looking.label.is_none() {
+            if inputs.label.is_none() {
                 return (first, Action::Done);
             }
             return self.nodes_with_the_label(client, child, context).await;
         }
-        let often = OFTEN.max(diagnostics::OF_EACH_NODE * looking.nodes);
+        let often = OFTEN.max(diagnostics::OF_EACH_NODE * inputs.nodes);
         let (uid, generation) = (object.uid(), child.meta.generation);
         context.idle = self.progress.idle(object, generation, S::progress(child), now);
         let known = context.previous.as_ref().filter(|previous| previous.trouble().is_some());
@@ -112,7 +112,7 @@ impl Observer {
             return (S::health(child, &context), again);
         }
         let ask = S::ask(child);
-        let (evidence, until) = self.diagnostics.explain(client, child, ask, looking.label).await;
+        let (evidence, until) = self.diagnostics.explain(client, child, ask, inputs.label).await;
         context.evidence = evidence;
         if goes_on && !context.evidence.has_failed() {
             self.progress.looked(uid, now);

@@ -13,7 +13,7 @@ use super::child::{Child, ChildSpec, Desired};
 use super::condition::{Status, Time, Type};
 use super::custom_resource::Custom;
 use super::health::{Health, Workload};
-use super::observer::{Looking, Observer, earlier};
+use super::observer::{Inputs, Observer, earlier};
 use super::progress::completed;
 use super::reason::Reason;
 use crate::client;
@@ -140,13 +140,13 @@ impl<'a, V: Custom, S: Workload> Reconciliation<'a, V, S> {
     /// Returns the worst health: of the workload, if it is as desired, and of all problems.
     pub(crate) async fn observe<'l>(
         &mut self,
-        looking: impl FnOnce(&Child<S>) -> Looking<'l>,
+        inputs: impl FnOnce(&Child<S>) -> Inputs<'l>,
     ) -> Health {
         let object = self.cx.object().clone();
         let mut healths = Vec::from_iter(self.problems.iter().map(Health::of_problem));
         if let Some(child) = self.workload.as_ref().filter(|_| self.is_applied) {
-            let (client, looking) = (self.cx.client(), looking(child));
-            let (health, next) = self.observer.observe(&client, &*object, child, looking).await;
+            let (client, inputs) = (self.cx.client(), inputs(child));
+            let (health, next) = self.observer.observe(&client, &*object, child, inputs).await;
             healths.insert(0, health);
             self.requeue(next);
         }
@@ -158,13 +158,13 @@ impl<'a, V: Custom, S: Workload> Reconciliation<'a, V, S> {
     /// Returns the health of a paused custom resource, with the problem of its workload.
     pub(crate) async fn observe_paused<'l>(
         &mut self,
-        looking: impl FnOnce(&Child<S>) -> Looking<'l>,
+        inputs: impl FnOnce(&Child<S>) -> Inputs<'l>,
     ) -> Health {
         let object = self.cx.object().clone();
         let paused = Health::paused(completed(&*object));
         let Some(child) = self.workload.clone() else { return paused };
-        let (client, looking) = (self.cx.client(), looking(&child));
-        let (of_child, next) = self.observer.observe(&client, &*object, &child, looking).await;
+        let (client, inputs) = (self.cx.client(), inputs(&child));
+        let (of_child, next) = self.observer.observe(&client, &*object, &child, inputs).await;
         self.requeue(next);
         let paused_problem =
             of_child.trouble().map(|(reason, message)| (reason, message.to_owned()));

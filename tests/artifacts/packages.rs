@@ -295,12 +295,12 @@ fn the_documented_kubernetes_versions_are_the_tested_ones() {
     let range = format!("Kubernetes {oldest} to {newest}");
     for (file, text) in [
         ("README.md", &range),
-        ("docs/INSTALL.md", &range),
+        ("docs/REQUIREMENTS.md", &range),
         ("docs/CHECKS.md", &format!("({oldest} or newer, tested up to {newest})")),
     ] {
         assert!(read(file).contains(text), "{file} does not say {text:?}");
     }
-    let install = read("docs/INSTALL.md");
+    let requirements = read("docs/REQUIREMENTS.md");
     for version in versions {
         let module = read(&format!("hack/controlplane/kubernetes-{version}/go.mod"));
         let pinned = module.lines().find_map(|line| {
@@ -308,7 +308,7 @@ fn the_documented_kubernetes_versions_are_the_tested_ones() {
         });
         let pinned = pinned.and_then(|rest| rest.split(' ').next()).unwrap();
         let row = format!("| {version} | {pinned} |");
-        assert!(install.contains(&row), "the table of docs/INSTALL.md has no row {row}");
+        assert!(requirements.contains(&row), "the table of docs/REQUIREMENTS.md has no row {row}");
     }
 }
 

@@ -16,10 +16,14 @@ use crate::world::{DEPLOYMENT, MAX_WAIT, POD, World};
 
 const README: &str = "README.md";
 const INSTALL: &str = "docs/INSTALL.md";
+const REQUIREMENTS: &str = "docs/REQUIREMENTS.md";
+const GITOPS: &str = "docs/GITOPS.md";
 const OPERATING: &str = "docs/OPERATING.md";
+const CONNECTIONS: &str = "docs/CONNECTIONS.md";
 const UPGRADE: &str = "docs/UPGRADE.md";
 const BACKUP: &str = "docs/BACKUP.md";
-const PAGES: [&str; 5] = [README, INSTALL, OPERATING, UPGRADE, BACKUP];
+const PAGES: [&str; 8] =
+    [README, INSTALL, REQUIREMENTS, GITOPS, OPERATING, CONNECTIONS, UPGRADE, BACKUP];
 
 const MARK: &str = "The source of this page marks blocks that the tests do not run as `untested`.";
 
@@ -78,14 +82,14 @@ const STORY: &[Step] = &[
     Of(OPERATING, EXEC),
     Of(OPERATING, "workload-operator status KIND NAME -n NAMESPACE"),
     Of(OPERATING, "kubectl -n workload-operator-system describe lease workload-operator"),
-    Of(OPERATING, "kubectl create clusterrolebinding prometheus-reads-workload-operator \\"),
-    Of(INSTALL, "kubectl get endpointslices -n default"),
+    Of(CONNECTIONS, "kubectl create clusterrolebinding prometheus-reads-workload-operator \\"),
+    Of(REQUIREMENTS, "kubectl get endpointslices -n default"),
     Given(UNTIL_THE_OPERATOR_IS_IDLE),
     Of(OPERATING, "workload-operator plan"),
     Of(UPGRADE, "folder=$(mktemp -d) # readable by you only"),
     Of(OPERATING, "kubectl annotate deployment NAME workload-operator.example.com/admitted-"),
     Of(
-        INSTALL,
+        REQUIREMENTS,
         "kubectl label --overwrite namespace workload-operator-system pod-security.kubernetes.io/enforce=baseline",
     ),
     Of(README, DELETE_ALL),
@@ -112,7 +116,7 @@ const STORY: &[Step] = &[
     Given("kubectl wait --for=delete memcached/memcached-sample --timeout=5m"),
     Given("kubectl create namespace argocd; kubectl -n argocd create configmap argocd-cm"),
     Of(
-        INSTALL,
+        GITOPS,
         "kubectl -n argocd patch configmap argocd-cm --patch-file artifacts/argocd/argocd-cm.yaml",
     ),
     Of(INSTALL, DELETE_ALL),
