@@ -77,9 +77,15 @@ object() { # KIND NUMBER
 # all_ready KIND COUNT: returns when so many objects have been Ready.
 all_ready() {
   local columns='custom-columns=NAME:.metadata.name,READY:.status.conditions[?(@.type=="Ready")].status'
-  awk -v all="$2" '$2 == "True" && !seen[$1]++ && ++ready == all { exit }' \
-    < <(exec "$KUBECTL" get "$1" --watch --no-headers -o "$columns" 2>/dev/null)
+  local name ready watch
+  local -A seen=()
+  exec {watch}< <(exec "$KUBECTL" get "$1" --watch --no-headers -o "$columns" 2>/dev/null)
+  while ((${#seen[@]} < $2)) && read -r name ready <&"$watch"; do
+    [[ $ready != True ]] || seen[$name]=yes
+  done
   kill $! 2>/dev/null || true
+  exec {watch}<&-
+  ((${#seen[@]} == $2)) || die 1 "the watch of $1 ended when ${#seen[@]} of $2 were Ready"
 }
 
 # idle: requests, kB and seconds of CPU per hour, extrapolated from IDLE seconds.
@@ -99,7 +105,7 @@ requests() { grep -c '"userAgent":"workload-operator' "$WORK/plane/audit.log" ||
 traffic() {
   local second
   for ((second = 0; second <= IDLE; second++)); do
-    ss -Htnip state established | grep -A 1 "pid=$PID," || true
+    ss -Htnip state established | grep --no-group-separator -A 1 "pid=$PID," || true
     sleep 1
   done | awk '
     /pid=/ { at = $3; next }

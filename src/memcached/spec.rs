@@ -83,9 +83,8 @@ pub struct Spec {
     #[serde(default, skip_serializing_if = "str::is_empty")]
     #[schemars(length(max = 5), regex(pattern = "^([1-9][0-9]{0,2}Mi)?$"))]
     pub max_item_size: InternedStr,
-    /// Further settings of memcached's option -o, for example 'idle_timeout=600'. Those of files, TLS, the proxy and
-    /// privileges cannot be set, and neither can those whose meaning differs between versions of 1.6
-    /// (slab_chunk_max, slab_sizes).
+    /// Further settings of memcached's option -o, for example 'idle_timeout=600'. Settings of files, TLS, the proxy and
+    /// privileges are not allowed. Neither are slab_chunk_max and slab_sizes, whose meaning differs between versions.
     #[serde(default, skip_serializing_if = "<[InternedStr]>::is_empty")]
     #[schemars(length(max = 16), inner(length(max = 64), regex(pattern = "^[a-z_]+(=[a-z0-9.]+)?$")), extend("x-kubernetes-list-type" = "set"))]
     #[x_kube(validation = schema::memcached_options())]

@@ -172,7 +172,7 @@ async fn bad_settings_of_pods_are_refused(world: &World) {
         (json!({"tolerations": [{"operator": "Exists", "value": "a"}]}), "must not have a `value`"),
         (json!({"tolerations": [{"key": "a", "tolerationSeconds": 1}]}), "`effect` 'NoExecute'"),
         (json!({"tolerations": [{"key": "a", "effect": "Never"}]}), "\"NoExecute\""),
-        (json!({"imagePullSecrets": [{"name": "A"}]}), "the name of an object"),
+        (json!({"imagePullSecrets": [{"name": "A"}]}), "a valid object name"),
         (json!({"priorityClassName": "A"}), "`priorityClassName` must be a valid object name"),
         (json!({"preStopSleepSeconds": 30}), "defaults to 30"),
         (
@@ -276,7 +276,10 @@ async fn bad_settings_of_daemons_are_refused(world: &World) {
         ),
         (json!({"image": "a", "securityProfile": "Restricted", "runAsUser": 0}), "greater than 0"),
         (json!({"image": "a", "updateStrategy": "Recreate"}), "\"OnDelete\""),
-        (json!({"image": "a", "updateStrategy": "OnDelete", "maxUnavailable": 1}), "left out"),
+        (
+            json!({"image": "a", "updateStrategy": "OnDelete", "maxUnavailable": 1}),
+            "must not be set",
+        ),
     ] {
         is_refused(world, GENERIC_DAEMON, spec, message).await;
     }

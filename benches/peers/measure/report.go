@@ -199,12 +199,11 @@ func thousands(n int) string {
 	return text
 }
 
-// origins says on which machine, when and of which revision most results were taken, and which of
-// them elsewhere.
+// origins returns the machine and the revision of most results, and those of the others.
 func origins(all []result) string {
 	of := map[string][]string{}
 	for _, r := range all {
-		key := fmt.Sprintf("%s (%s, %s)", r.Machine, r.At.Format(time.DateOnly), r.Revision)
+		key := fmt.Sprintf("%s (%s)", r.Machine, r.Revision)
 		of[key] = append(of[key], r.Part+" of "+r.Contender)
 	}
 	keys := slices.SortedFunc(maps.Keys(of), func(a, b string) int {
