@@ -54,7 +54,8 @@ find "$folder" -name '*.orig' -delete
 cargo package --quiet --locked --allow-dirty --no-verify --target-dir "$package" \
   --manifest-path "$root/crates/machinery/Cargo.toml"
 mkdir "$folder/controller-machinery"
-tar -xzf "$package"/package/*.crate --strip-components 1 -C "$folder/controller-machinery"
+# -m: cargo compares times, and those in a package are all the same.
+tar -xzmf "$package"/package/*.crate --strip-components 1 -C "$folder/controller-machinery"
 cp "$root/Cargo.lock" "$folder/"
 cargo update --quiet --workspace --manifest-path "$folder/Cargo.toml"
 cargo fmt --manifest-path "$folder/Cargo.toml" # a longer name moves line breaks
