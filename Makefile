@@ -32,7 +32,7 @@ run: ## Run the operator against the cluster of the current kubeconfig.
 	$(CARGO) run --locked
 test: ## Run the tests but those that take minutes; builds a control plane of Kubernetes once, with Go.
 	$(CARGO) test --locked
-test-quick: ## Run the check before a commit: everything that needs no control plane.
+test-quick: ## Run the check before a commit: format, lints, documentation, and most tests without a control plane.
 	.ci/quick
 test-e2e: ## Run the tests with real nodes and pods; needs root.
 	hack/e2e.sh

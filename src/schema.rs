@@ -36,7 +36,7 @@ pub(crate) fn dns_label_name(bearers: &str) -> Rule {
     Rule::new("size(self.metadata.name) <= 63 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')").message(
         format!(
             "`metadata.name` must have at most 63 lower-case letters, digits and '-', begin with a letter, and end \
-             with a letter or digit, because {bearers} get the same name"
+             with a letter or digit, because {bearers} must have the same name"
         )
         .as_str(),
     )

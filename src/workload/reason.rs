@@ -40,7 +40,7 @@ words! {
     Reason {
         AllReplicasReady: "The desired number of replicas is ready and up to date."
             => "Nothing.",
-        MostNodesReady: "At least 99% of the nodes that should run the daemon have it up to date and ready. The message names nodes that do not."
+        MostNodesReady: "The daemon should run on 100 nodes or more, and is up to date and ready on at least 99% of them. The message names the others."
             => "Run `kubectl describe node NODE`.",
         AllNodesReady: "Every node that should run the daemon has it up to date and ready."
             => "Nothing.",

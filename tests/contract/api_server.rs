@@ -73,7 +73,7 @@ async fn the_operator_restarts_after_a_restore_of_etcd() {
     world.create(MEMCACHED, memcached("kept", 1)).await.unwrap();
     world.until(MEMCACHED, "kept", is_ready).await;
     let mut servers = Servers::of(plane);
-    servers.back_up(plane).await;
+    servers.back_up(plane, &world).await;
     world.patch(MEMCACHED, "kept", json!({"spec": {"size": 3}})).await.unwrap();
     world.until(MEMCACHED, "kept", |m| is_ready(m) && m["status"]["size"] == 3).await;
     servers.go_on(&world).await;
@@ -86,7 +86,7 @@ async fn the_operator_restarts_after_a_restore_of_etcd() {
     assert_eq!(ended, Ok(Some(1)), "{log}");
     assert!(log.contains("data went back from version"), "{log}");
 
-    servers.start_clients();
+    servers.start_clients(&world);
     let _anew = world.start_operator().await;
     kubernetes_works(&world, "after-restore").await;
     world.create(MEMCACHED, memcached("new", 1)).await.unwrap();
@@ -112,7 +112,7 @@ async fn a_standby_lists_again_after_a_restore_of_etcd() {
     world.create(MEMCACHED, memcached("kept", 1)).await.unwrap();
     world.until(MEMCACHED, "kept", is_ready).await;
     let mut servers = Servers::of(plane);
-    servers.back_up(plane).await;
+    servers.back_up(plane, &world).await;
     servers.go_on(&world).await;
 
     servers.restore(plane, async || leader.kill().await).await;
@@ -156,10 +156,10 @@ impl Servers {
     }
 
     /// Copies etcd's data, with all of them down, and waits until they work again.
-    async fn back_up(&mut self, plane: &ControlPlane) {
+    async fn back_up(&mut self, plane: &ControlPlane, world: &World) {
         let (data, backup) = (plane.dir().join("etcd"), plane.dir().join("backup"));
         self.with_all_down(plane, async || copy(&data, &backup)).await;
-        self.start_clients();
+        self.start_clients(world);
     }
 
     /// Lets the cluster continue after a backup, for so many versions that a restored API server does not
@@ -184,7 +184,10 @@ impl Servers {
         .await;
     }
 
-    fn start_clients(&mut self) {
+    /// Lets the new kwok serve each node at once. Otherwise it waits until the Lease of the former one expires,
+    /// and can miss a pod that is bound at this moment.
+    fn start_clients(&mut self, world: &World) {
+        world.kubectl(&["delete", "leases", "--all", "--namespace=kube-node-lease"]).unwrap();
         self.clients.iter_mut().for_each(Server::start);
     }
 }

@@ -104,14 +104,13 @@ async fn the_operator_serves_every_metric_of_dashboard_and_alerts() {
 fn are_in_the_reference(metrics: &str) {
     const FILE: &str = "docs/METRICS.md";
     let mut rows = BTreeSet::new();
-    let mut help = "";
-    for line in metrics.lines() {
-        if let Some(rest) = line.strip_prefix("# HELP ") {
-            help = rest.split_once(' ').map_or("", |(_, help)| help);
-        } else if let Some(rest) = line.strip_prefix("# TYPE ") {
-            let (name, kind) = rest.split_once(' ').unwrap();
-            rows.insert(format!("| `{name}` | {kind} | {help} |"));
-        }
+    for family in metrics.split("# HELP ").skip(1) {
+        let (help, rest) = family.split_once('\n').unwrap();
+        let (name, help) = help.split_once(' ').unwrap();
+        let (kind, samples) = rest.split_once('\n').unwrap();
+        let kind = kind.rsplit(' ').next().unwrap();
+        let labels = labels(samples).join(", ");
+        rows.insert(format!("| `{name}` | {kind} | {labels} | {help} |"));
     }
     let known = std::fs::read_to_string(FILE).unwrap();
     if std::env::var_os("UPDATE_ARTIFACTS").is_some() {
@@ -123,6 +122,14 @@ fn are_in_the_reference(metrics: &str) {
     }
     let missing: Vec<_> = rows.iter().filter(|row| !known.contains(*row)).collect();
     assert!(missing.is_empty(), "{FILE} lacks {missing:#?}: UPDATE_ARTIFACTS=1 writes it");
+}
+
+/// The names of the labels of the first sample, without a histogram's own `le`.
+fn labels(samples: &str) -> Vec<String> {
+    let sample = samples.lines().next().and_then(|line| line.split_once('{'));
+    let pairs = sample.map_or("", |(_, rest)| rest).split("\",");
+    let names = pairs.filter_map(|pair| pair.split_once("=\""));
+    names.map(|(name, _)| format!("`{name}`")).filter(|name| name != "`le`").collect()
 }
 
 /// Returns the metrics, once they include all these names. An Event is counted slightly later than the change

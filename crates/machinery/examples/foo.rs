@@ -50,7 +50,7 @@ view!(Deployment: Kind::namespaced("apps", "v1", "Deployment", "deployments"));
 async fn reconcile(foo: Arc<Foo>, cx: Context<Foo>) -> Result<Action, Problem> {
     let Spec { deployment_name: name, replicas } = &foo.spec;
     if name.is_empty() {
-        let what = "spec.deploymentName is empty: name the Deployment that this Foo is to have";
+        let what = "spec.deploymentName is empty: set it to the name of the Foo's Deployment";
         return Err(Problem::terminal("ErrUnnamed", what));
     }
     let labels = json!({"app": "nginx", "controller": cx.key().name()});

@@ -90,7 +90,7 @@ impl FooReconciler {
     async fn sync(&self, foo: &Foo) -> Result<(), Problem> {
         let FooSpec { deployment_name: name, replicas } = &foo.spec;
         if name.is_empty() {
-            let what = "spec.deploymentName is empty: name the Deployment that this Foo is to have";
+            let what = "spec.deploymentName is empty: set it to the name of the Foo's Deployment";
             return Err(Problem::terminal("ErrUnnamed", what));
         }
         let key = foo.key().sibling(name.clone());

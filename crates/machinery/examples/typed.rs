@@ -39,7 +39,7 @@ async fn reconcile(task: Arc<Typed<Task>>, cx: Context<Typed<Task>>) -> Result<A
         Some(job) => job, // A running Job is not changed, even if the Task's spec was.
         None if former.iter().any(|it| ENDS.contains(&&*it.reason)) => return Ok(Action::Done),
         None if former.iter().any(|it| *it.reason == *"Running") => {
-            return report("Lost", "somebody deleted the Job before its end was seen").await;
+            return report("Lost", "the Job was deleted before it ended").await;
         }
         None => {
             // The status is written first. If it could not be written later, the Job would run again after each TTL.

@@ -407,13 +407,13 @@ mod tests {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/CHECKS.md");
         let mut text = String::from(
             "# What `workload-operator check` checks\n\n\
-             The command changes nothing. Exit code 0: no check failed; 1: a check failed, or a question got no answer; 2:\nthe API server \
-             was unreachable. A check for which the account lacks a permission is skipped. An administrator's account \
-             checks everything\nexcept the operator's own permissions; the operator's ServiceAccount checks \
-             those.\n\n\
-             `--wait 2m` repeats the checks until none fails, for at most that long; `-o wide` adds \
-             the consequence of each\nfailure, `-o json` is for machines. Hints that depend on how the operator was installed \
-             say so: an update of the\nHelm release, of the OLM bundle, or of your manifests.\n\n\
+             The command changes nothing. Its exit code is 0 if no check failed, 1 if a check failed or a request got no response,\n\
+             and 2 if the API server was unreachable. A check for which the account lacks a permission is skipped. An\n\
+             administrator's account checks everything except the operator's own permissions. The operator's ServiceAccount\n\
+             checks those.\n\n\
+             `--wait 2m` repeats the checks until none fails, for at most that time. `-o wide` adds the consequence of each failure.\n\
+             `-o json` is for programs. \"Update the installation\" means the Helm release, the OLM bundle or your manifests:\n\
+             the hint names the one by which the operator was installed.\n\n\
              | ID | check | otherwise | to fix |\n|---|---|---|---|\n",
         );
         for Check { id, title, hint, why } in ALL {

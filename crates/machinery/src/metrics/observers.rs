@@ -107,6 +107,10 @@ impl Watches {
         {
             drop(series.of([kind.resource()]));
         }
+        for series in [&self.list_items, &self.watch_items, &self.list_seconds, &self.watch_seconds]
+        {
+            drop(series.of([kind.resource()]));
+        }
     }
 }
 

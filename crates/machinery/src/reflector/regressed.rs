@@ -5,8 +5,8 @@
 /// restart.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the API server's data went back from version {held} to {at}, as when a backup is restored; \
-     what was known does not hold any more, so everything must begin anew"
+    "the API server's data went back from version {held} to {at}, as when a backup is restored: \
+     the cached objects are no longer valid, and the process must restart"
 )]
 pub struct ResourceVersionRegressed {
     /// The newest version seen before.

@@ -1132,7 +1132,8 @@ fn each_state_of_the_children_has_the_conditions_of_its_row() {
 #[test]
 fn the_documented_table_is_that_of_the_rows() {
     let columns = COLUMNS.map(Type::as_str).join(" | ");
-    let mut text = format!("| kind | state of the children | {columns} | reason | message |\n");
+    let mut text =
+        format!("| kind | state of the managed resources | {columns} | reason | message |\n");
     text.push_str(&format!("|{}\n", "---|".repeat(10)));
     for Row { state: (kind, state), is, reason, message, .. } in rows() {
         let cells = is.split(' ').map(|letter| match letter {
