@@ -116,9 +116,14 @@ in_peers() { (in_module "$PEERS" "$@"); }
 # Sets OURS and, if its part is wanted, OUR_QUEUE.
 build_ours() {
   if [[ -z $OURS && $1 != queue ]]; then
-    say "building examples/foo.rs"
-    (cd "$ROOT" && cargo build --quiet --locked --release --example foo)
-    OURS=$CARGO_TARGET_DIR/release/examples/foo
+    say "building examples/foo.rs, in a package as the template makes it"
+    local package=$OUT/foo-operator
+    rm -rf "$package"
+    "$ROOT/hack/new-controller.sh" "$package" Foo samplecontroller.k8s.io >/dev/null
+    mkdir "$package/src/bin" && cp "$ROOT/crates/machinery/examples/foo.rs" "$package/src/bin/"
+    cargo build --quiet --locked --release --target-dir "$CARGO_TARGET_DIR" \
+      --manifest-path "$package/Cargo.toml" --bin foo
+    OURS=$CARGO_TARGET_DIR/release/foo
   fi
   [[ ,${1:-queue}, == *,queue,* ]] || return 0
   say "building benches/workqueue.rs"

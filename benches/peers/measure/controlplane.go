@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -50,6 +51,22 @@ func (a *api) call(verb, uri, contentType string, body []byte) ([]byte, error) {
 }
 
 func (a *api) get(uri string) ([]byte, error) { return a.client.Get().RequestURI(uri).Do(a.ctx).Raw() }
+
+// size returns the bytes of JSON of all objects of a list.
+func (a *api) size(path string) (bytes int, err error) {
+	for next := ""; ; {
+		page, err := a.get(path + "?limit=5000&continue=" + next)
+		if err != nil {
+			return 0, err
+		}
+		bytes += len(page)
+		var list metav1.PartialObjectMetadataList
+		if err := json.Unmarshal(page, &list); err != nil || list.Continue == "" {
+			return bytes, err
+		}
+		next = list.Continue
+	}
+}
 
 // post sends an object and decodes the answer into reply, if that is not nil.
 func (a *api) post(uri string, object, reply any) error {

@@ -192,11 +192,11 @@ func follow(stream io.ReadCloser, from string, handle func(*event)) (string, err
 	}
 }
 
-// putInPlace creates Foos from..to-1 as a controller leaves them: with their Deployments and statuses.
-func (a *api) putInPlace(from, to int) error {
+// putInPlace creates n Foos as a controller leaves them: with their Deployments and statuses.
+func (a *api) putInPlace(n int) error {
 	group, ctx := errgroup.WithContext(a.ctx)
 	group.SetLimit(creators)
-	for i := from; i < to && ctx.Err() == nil; i++ {
+	for i := 0; i < n && ctx.Err() == nil; i++ {
 		group.Go(func() error {
 			var made v1alpha1.Foo
 			if err := a.post(foosPath+"?fieldManager=kubectl-create", newFoo(fooName(i)), &made); err != nil {

@@ -70,9 +70,13 @@ func (b *bench) measureColdStarts() {
 	writers := slices.DeleteFunc(slices.Clone(b.contenders), func(c contender) bool { return !c.canCompare })
 	filled := 0
 	for _, n := range b.growth {
-		check(cp.putInPlace(filled, n))
+		if filled == 0 {
+			check(cp.putInPlace(n))
+		} else {
+			check(cp.copyInPlace(filled, n))
+		}
 		filled = n
-		size := len(must(cp.get(foosPath))) + len(must(cp.get(deploymentsPath)))
+		size := must(cp.size(foosPath)) + must(cp.size(deploymentsPath))
 		log.Printf("%d Foos and their Deployments are in place, %.1f MB of JSON", n, float64(size)/1e6)
 		for _, c := range b.contenders {
 			if c.name == "ours" { // Records in each Deployment that it applied it. A restart finds this done.
