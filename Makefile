@@ -53,9 +53,9 @@ install: ## Install the CRDs.
 	$(KUBECTL) apply --server-side -f artifacts/crds/
 uninstall: ## Delete the CRDs, and with them every object of their kinds.
 	$(KUBECTL) delete --ignore-not-found -f artifacts/crds/
-deploy: ## Install the operator, its CRDs and its rights, with the image IMG.
+deploy: ## Install the operator, its CRDs and its permissions, with the image IMG.
 	$(CARGO) run --quiet --locked -- manifests --image $(IMG) | $(KUBECTL) apply --server-side -f -
-undeploy: ## Delete every custom resource, then the operator, its CRDs and its rights.
+undeploy: ## Delete every custom resource, then the operator, its CRDs and its permissions.
 	for kind in $(KINDS); do \
 		[ -z "$$($(KUBECTL) get crd --ignore-not-found -o name $$kind)" ] || \
 		$(KUBECTL) delete --all --all-namespaces $$kind || exit 1; \

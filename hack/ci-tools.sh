@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Installs what .ci/run needs beside Rust, Go and git to leave nothing unchecked, as STRICT=1 demands: the
 # oldest supported Rust, cargo-deny, cargo-semver-checks, mdBook, helm, the OLM programs, the oldest supported
-# Kubernetes, an earlier version of the operator, and Debian's package prometheus.
+# Kubernetes, an earlier version of the operator, and Debian's packages prometheus and those of hack/e2e.sh.
 #
-#   hack/ci-tools.sh    needs rustup, and root (or sudo) for the package; an hour, once per user
+#   hack/ci-tools.sh    needs rustup, and root (or sudo) for the packages; an hour, once per user
 #
-# Everything but the package is installed for this user alone.
+# Everything but the packages is installed for this user alone.
 set -euo pipefail
 HACK_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=hack/lib/say.sh
@@ -25,10 +25,14 @@ hack/controlplane.sh build --kubernetes-version "$(hack/controlplane.sh versions
 hack/helm.sh build
 hack/olm.sh build
 hack/campaigns/upgrade.sh build
-if ! type -P promtool >/dev/null; then
-  type -P apt-get >/dev/null || die 3 "no promtool and no apt-get: install Prometheus and its promtool"
+# shellcheck source=hack/e2e/machine.sh
+source hack/e2e/machine.sh
+packages=$(missing_packages)
+type -P promtool >/dev/null || packages+=prometheus
+if [[ -n $packages ]]; then
+  type -P apt-get >/dev/null || die 3 "missing, and no apt-get to install them: what Debian has in the packages $packages"
   as_root=()
   ((EUID == 0)) || as_root=(sudo)
   # shellcheck disable=SC2016 # the inner shell's
-  "${as_root[@]}" "$BASH" -c 'source "$1/lib/packages.sh" && install_packages prometheus' install "$HACK_DIR"
+  "${as_root[@]}" "$BASH" -c 'source "$0/lib/packages.sh" && install_packages $1' "$HACK_DIR" "$packages"
 fi

@@ -22,7 +22,7 @@
 # Needs cargo, Go 1.26 and what hack/controlplane.sh needs. The peers are built once, into
 # ${XDG_CACHE_HOME:-~/.cache}/workload-operator/bench. Do nothing else on the machine meanwhile.
 #
-# Environment: OURS (program to measure as `ours`; default: examples/foo.rs is built),
+# Environment: OURS (program to measure as `ours`; default: crates/machinery/examples/foo.rs is built),
 # CONTROLPLANE (the script that starts one), CARGO_TARGET_DIR, XDG_CACHE_HOME, GOFLAGS, GOPROXY.
 # Exit status: 0 done, 1 failed, 2 wrong usage, 3 install or set something.
 set -euo pipefail
@@ -116,7 +116,7 @@ in_peers() { (in_module "$PEERS" "$@"); }
 # Sets OURS and, if its part is wanted, OUR_QUEUE.
 build_ours() {
   if [[ -z $OURS && $1 != queue ]]; then
-    say "building examples/foo.rs, in a package as the template makes it"
+    say "building crates/machinery/examples/foo.rs, in a package as the template makes it"
     local package=$OUT/foo-operator
     rm -rf "$package"
     "$ROOT/hack/new-controller.sh" "$package" Foo samplecontroller.k8s.io >/dev/null

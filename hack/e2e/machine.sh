@@ -58,11 +58,12 @@ can_make_cgroups() {
   mkdir "$hierarchy/$CGROUP" 2>/dev/null && rmdir "$hierarchy/$CGROUP"
 }
 
-# Installs the Debian packages that are missing.
+# Installs the Debian packages that are missing. With if-there, it installs nothing.
 require_packages() {
   local missing
   missing=$(missing_packages)
   [[ -n $missing ]] || return 0
+  [[ -z ${REASON_FILE:-} ]] || die 3 "hack/ci-tools.sh installs what is missing: Debian's packages $missing"
   command -v apt-get >/dev/null ||
     die 3 "missing, and no apt-get to install them: what Debian has in the packages $missing"
   say "installing $missing, without their services"

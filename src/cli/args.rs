@@ -398,7 +398,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 /// Settings of `manifests`.
 #[derive(Debug, Clone, Args)]
 pub struct ManifestsArgs {
-    /// Image of the operator.
+    /// Image of the operator. Without it, the manifests name workload-operator:VERSION, which no registry has.
     #[arg(long, env = "OPERATOR_IMAGE", value_name = "IMAGE")]
     pub image: Option<String>,
 

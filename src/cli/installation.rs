@@ -70,10 +70,8 @@ impl InstallationArgs {
             Err(error) if error.is_forbidden() && named.is_none() => Some(error),
             Err(error) => return Err(error),
         };
-        let labels = Some(format!("app.kubernetes.io/name={NAME}"));
-        let scope = Scope { namespace: named.map(Into::into), labels, ..Scope::default() };
         let none = format!("not installed: there is no Deployment {key}");
-        let mut all = match client.read_all(&DEPLOYMENT, &scope).await {
+        let mut all = match deployments(client, named).await {
             // An account with permissions in one namespace cannot read the others.
             Err(error) if error.is_forbidden() && named.is_none() => {
                 return forbidden.map_or(Ok(Found::None(none)), Err);
@@ -91,6 +89,13 @@ impl InstallationArgs {
             )),
         })
     }
+}
+
+/// Returns the operators' Deployments in a namespace, or in all.
+async fn deployments(client: &Client, namespace: Option<&str>) -> Result<Vec<Value>, Error> {
+    let labels = Some(format!("app.kubernetes.io/name={NAME}"));
+    let scope = Scope { namespace: namespace.map(Into::into), labels, ..Scope::default() };
+    client.read_all(&DEPLOYMENT, &scope).await
 }
 
 // === impl Found ===
@@ -131,6 +136,28 @@ impl Installation {
         self.list(&["watch-namespace", "namespace"], "WATCH_NAMESPACE")
     }
 
+    /// Returns the other running installations that serve a namespace of this one.
+    pub(crate) async fn rivals(&self, client: &Client) -> Result<Vec<Installation>, Error> {
+        let all = deployments(client, None).await?.into_iter().map(Installation);
+        Ok(all.filter(|other| self.is_rival(other)).collect())
+    }
+
+    fn is_rival(&self, other: &Installation) -> bool {
+        let is_shared = match (self.watched(), other.watched()) {
+            (Setting::Elsewhere, _) | (_, Setting::Elsewhere) => false,
+            (Setting::Absent, _) | (_, Setting::Absent) => true,
+            (Setting::Text(own), Setting::Text(others)) => {
+                own.split(',').any(|name| others.split(',').any(|other| other == name))
+            }
+        };
+        is_shared && other.place() != self.place() && other.0["spec"]["replicas"] != 0
+    }
+
+    /// Returns whether Operator Lifecycle Manager installed it.
+    pub(crate) fn is_of_olm(&self) -> bool {
+        self.0["metadata"]["labels"]["olm.owner"].is_string()
+    }
+
     /// Returns the way to update its manifests, as a phrase of a hint.
     pub(crate) fn update(&self) -> String {
         let labels = &self.0["metadata"]["labels"];
@@ -140,7 +167,7 @@ impl Installation {
             let (name, namespace) = (word("release-name"), word("release-namespace"));
             return format!("upgrade the Helm release {name} in the namespace {namespace}");
         }
-        if labels["olm.owner"].is_string() {
+        if self.is_of_olm() {
             return "let OLM install the operator's current version: see its InstallPlan"
                 .to_owned();
         }
@@ -250,6 +277,24 @@ pub(crate) mod tests {
         assert_eq!(both.setting("leader-elect", "LEADER_ELECT"), text("true"));
         assert_eq!(both.setting("other", "OTHER"), Setting::Absent);
         assert_eq!(both.setting("worker", "WORKERS"), text("4"));
+    }
+
+    #[test]
+    fn a_rival_runs_and_serves_a_namespace_of_this_one() {
+        let serving = |namespaces: &str, name: &str, replicas: i64| {
+            let mut one = with(json!({"env": [{"name": "WATCH_NAMESPACE", "value": namespaces}]}));
+            one.0["metadata"]["name"] = json!(name);
+            one.0["spec"]["replicas"] = json!(replicas);
+            one
+        };
+        let own = serving("a,b", "o", 1);
+        assert!(own.is_rival(&serving("c,b", "p", 1)) && own.is_rival(&serving("", "p", 1)));
+        assert!(!own.is_rival(&serving("c", "p", 1)), "other namespaces");
+        assert!(!own.is_rival(&serving("a", "p", 0)), "scaled to 0");
+        assert!(!own.is_rival(&serving("a,b", "o", 1)), "itself");
+        let mut hidden = serving("", "p", 1);
+        hidden.0["spec"]["template"]["spec"]["containers"][0] = json!({"envFrom": [{}]});
+        assert!(!own.is_rival(&hidden), "it does not show which");
     }
 
     #[test]

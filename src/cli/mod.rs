@@ -33,10 +33,10 @@ use crate::{client, manager};
 pub(crate) const IDENTITY: Identity = Identity::new(MANAGER, "workload-operator.example.com")
     .version(env!("CARGO_PKG_VERSION"))
     .hints(Hints {
-        kinds: "apply artifacts/crds/",
-        rights: "apply artifacts/rbac/",
-        reviews: "grant its account to create tokenreviews and subjectaccessreviews \
-                  (artifacts/rbac/metrics.yaml), or set --metrics-secure=false",
+        kinds: "update the installation (`workload-operator check` shows how)",
+        rights: "update the installation (`workload-operator check` names what is missing)",
+        reviews: "grant its account to create tokenreviews and subjectaccessreviews, or set \
+                  --metrics-secure=false",
     });
 
 /// The operator's default namespace.

@@ -97,7 +97,7 @@ words! {
         QuotaExceeded: "A ResourceQuota rejects the write."
             => "Raise the quota, or free some of it. The operator retries automatically.",
         Forbidden: "RBAC or an admission policy rejects the write."
-            => "Apply artifacts/rbac/, or check the policy that the message names. The operator retries automatically.",
+            => "If `workload-operator check` reports R001, update the installation. Otherwise check the policy that the message names. The operator retries automatically.",
         Invalid: "The API server rejects a managed resource as invalid. The message names the field."
             => "Correct the spec.",
         ApiError: "A write to the API server failed. The message is the API server's."

@@ -362,6 +362,11 @@ async fn installation(cluster: &Cluster) {
     // It is the only Deployment with the label in the cluster. Its policies do not exist.
     let (findings, code) = there(&["--operator-name=release-operator"]);
     assert!(wrong(&findings).contains("D004") && code == 1, "{findings}");
+    // Both serve all namespaces.
+    release["spec"]["replicas"] = json!(1);
+    cluster.apply(&release);
+    let (findings, code) = there(&[]);
+    assert!(wrong(&findings).contains("P004") && code == 1, "{findings}");
     cluster.plane.kubectl(&["delete", "deployment", "release-operator", "-n", "default"]);
     let lease = ["lease", "workload-operator", "-n", SYSTEM];
     let old = json!({"spec": {"leaseDurationSeconds": 1}});

@@ -157,7 +157,7 @@ async fn only_clients_that_the_api_server_authorizes_can_read_secure_metrics() {
     let (operator, address) = start(&world, &files).await;
     assert_eq!(scrape(&address, Some(&reader)).await.0, 503);
     let line = operator.logged("Cannot ask who may read metrics").await;
-    assert!(line.contains("(artifacts/rbac/metrics.yaml)"), "{line}");
+    assert!(line.contains("grant its account to create tokenreviews"), "{line}");
 
     bind(&world, AUTH, "workload-operator");
     for resource in

@@ -50,7 +50,7 @@ async fn missing_permissions_are_logged_and_later_grants_take_effect() {
     world.until_gone(ROLE_BINDING, "workload-operator").await;
     let mut operator = world.start_operator_with(&[("MEMCACHED_IMAGE", MEMCACHED_IMAGE)]).await;
     let line = operator.logged("cannot list or watch memcacheds.cache.example.com").await;
-    assert!(line.contains(": forbidden; apply artifacts/rbac/"), "it says what to do: {line}");
+    assert!(line.contains(": forbidden; update the installation"), "it says what to do: {line}");
     world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
     operator.assert_alive();
     world.bind().await;

@@ -13,11 +13,14 @@ use workload_operator::shutdown::Shutdown;
 
 use crate::world::{DEPLOYMENT, SERVICE_ACCOUNT, World};
 
-/// Makes each kind of write once. The responses must show its effect.
+/// Makes each kind of write once. The responses must show its effect. The deletion waits for a label.
 async fn reconcile(
-    _: Arc<Typed<ServiceAccount>>,
+    owner: Arc<Typed<ServiceAccount>>,
     cx: Context<Typed<ServiceAccount>>,
 ) -> Result<Action, Problem> {
+    if owner.metadata.labels.is_some() {
+        return orphan(cx).await;
+    }
     let namespace = cx.key().namespace().to_string();
     let named = |name: &str| json!({"namespace": namespace, "name": name});
     let labels = json!({"app": "web"});
@@ -38,7 +41,6 @@ async fn reconcile(
     );
     let applied = cx.apply::<Typed<Deployment>>(&mine).await?;
     assert_eq!(applied.spec.replicas, Some(3));
-    cx.delete(&*applied, Propagation::Orphan).await?;
 
     let config = json!({"metadata": {"namespace": namespace, "generateName": "some-"}});
     let config = cx.create::<Typed<ConfigMap>>(config).await?;
@@ -54,6 +56,12 @@ async fn reconcile(
     assert!(stale.api_error().unwrap().is_conflict(), "{stale}");
     let scope = Scope { namespace: Some(namespace.as_str().into()), ..Scope::default() };
     cx.delete_all::<Typed<ConfigMap>>(&scope).await?;
+    Ok(Action::Done)
+}
+
+async fn orphan(cx: Context<Typed<ServiceAccount>>) -> Result<Action, Problem> {
+    let web = cx.get::<Typed<Deployment>>(&cx.key().sibling("web"))?.unwrap();
+    cx.delete(&*web, Propagation::Orphan).await?;
     cx.merge_patch::<Typed<ServiceAccount>>(
         cx.key(),
         json!({"metadata": {"labels": {"done": "yes"}}}),
@@ -75,6 +83,10 @@ async fn every_write_of_a_context_works_on_a_real_server() {
         .reconcile(reconcile);
     let stop = Shutdown::manual();
     let running = tokio::spawn(manager.run_until(stop.clone()));
+    // The garbage collector orphans only what its watches have shown.
+    world.until(DEPLOYMENT, "web", |it| it["status"]["availableReplicas"] == 3).await;
+    let go = json!({"metadata": {"labels": {"go": "yes"}}});
+    world.patch(SERVICE_ACCOUNT, "owner", go).await.unwrap();
     world.until(SERVICE_ACCOUNT, "owner", |it| it["metadata"]["labels"]["done"] == "yes").await;
     world.until_gone(DEPLOYMENT, "web").await;
     let kind = Typed::<ReplicaSet>::kind();

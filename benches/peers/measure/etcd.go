@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"fmt"
+	"hash/fnv"
 	"io"
 	"net/http"
 	"os"
@@ -25,12 +26,14 @@ type pair struct {
 }
 
 // copyInPlace copies Foo 0 and its Deployment to the numbers from..to-1, in etcd: the API server would create only
-// some hundreds a second. All names and UIDs have the same length, so the lengths in the encoded objects stay right.
+// some hundreds a second. All names, UIDs and records have the same length, so the lengths in the encoded objects stay
+// right.
 func (cp *controlPlane) copyInPlace(from, to int) error {
 	etcd := cp.etcd()
 	var puts []map[string]pair
 	var originals []pair
 	var uids []string
+	var kept string
 	for path, key := range map[string]string{
 		foosPath:        "/registry/samplecontroller.k8s.io/foos/" + namespace + "/",
 		deploymentsPath: "/registry/deployments/" + namespace + "/",
@@ -38,12 +41,17 @@ func (cp *controlPlane) copyInPlace(from, to int) error {
 		var made metav1.PartialObjectMetadata
 		check(json.Unmarshal(must(cp.get(path+"/"+fooName(0))), &made))
 		uids = append(uids, string(made.UID))
+		kept += made.Annotations[applied]
 		var found struct{ Kvs []pair }
 		check(etcd("range", pair{Key: []byte(key + fooName(0))}, &found))
 		originals = append(originals, found.Kvs...)
 	}
+	if kept != "" && kept != record(fooName(0)) {
+		return fmt.Errorf("the Deployment of %s has the record %s, this program expects %s: adapt it to foo.rs",
+			fooName(0), kept, record(fooName(0)))
+	}
 	for i := from; i < to; i++ {
-		renames := []string{fooName(0), fooName(i)}
+		renames := []string{fooName(0), fooName(i), record(fooName(0)), record(fooName(i))}
 		for _, uid := range uids {
 			renames = append(renames, uid, fmt.Sprintf("%s%012d", uid[:len(uid)-12], i))
 		}
@@ -60,6 +68,21 @@ func (cp *controlPlane) copyInPlace(from, to int) error {
 		}
 	}
 	return nil
+}
+
+// applied is the annotation in which ours records the state that it has applied.
+const applied = "controller-machinery/applied"
+
+// record returns the record of ours in the Deployment of a Foo. Without it, ours would apply each copy once, and the
+// API server accepts some hundreds of those a second.
+func record(name string) string {
+	labels := object{"app": "nginx", "controller": name}
+	containers := []object{{"name": "nginx", "image": "nginx:latest"}}
+	template := object{"metadata": object{"labels": labels}, "spec": object{"containers": containers}}
+	spec := object{"replicas": 1, "selector": object{"matchLabels": labels}, "template": template}
+	hash := fnv.New64a()
+	hash.Write(must(json.Marshal(object{"metadata": object{"name": name}, "spec": spec})))
+	return fmt.Sprintf("foo/%016x", hash.Sum64())
 }
 
 // etcd returns a function that sends a request to etcd's JSON gateway and decodes the answer into reply, if not nil.

@@ -37,7 +37,7 @@ var (
 	// full is for the document: about 20 minutes on 2 cores.
 	full = sizes{
 		runs: 3, limit: 19 * time.Minute, converge: 4000, rate: 2000, perSecond: 100, coldStart: 20000,
-		growth: []int{500, 2500, 10000, 20000}, queueTime: "0.5s",
+		growth: []int{500, 2500, 10000, 20000, 100000}, queueTime: "0.5s",
 	}
 	// small shows that everything works, not which contender is faster.
 	small = sizes{

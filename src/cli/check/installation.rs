@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::Target;
-use super::{Check, D003, D004, Finding, G001, M001, P001, P002, P003};
+use super::{Check, D003, D004, Finding, G001, M001, P001, P002, P003, P004};
 use crate::cli::args::BindAddress;
 use crate::cli::installation::{Found, Installation, NAME, Setting};
 use crate::client::{Client, Error, Scope};
@@ -41,7 +41,22 @@ pub(super) async fn operator_findings(target: &Target<'_>) -> Vec<Finding> {
         }
     }
     let lease = lease(target, own_pods.as_deref()).await;
-    vec![pods, lease, security(level, namespace), metrics_of_pods]
+    vec![pods, lease, security(level, namespace), rivals(target).await, metrics_of_pods]
+}
+
+async fn rivals(target: &Target<'_>) -> Finding {
+    let rivals = match &target.found {
+        Ok(Found::One(installed)) => installed.rivals(target.client).await,
+        Ok(Found::None(why) | Found::Several(why)) => return P004.skip(why),
+        Err(error) => return P004.unasked(error),
+    };
+    match rivals {
+        Ok(rivals) if rivals.is_empty() => P004.ok(""),
+        Ok(rivals) => {
+            P004.fail(rivals.iter().map(Installation::place).collect::<Vec<_>>().join(", "))
+        }
+        Err(error) => P004.unasked(&error),
+    }
 }
 
 async fn lease(target: &Target<'_>, pods: Option<&[Value]>) -> Finding {
@@ -300,8 +315,10 @@ async fn policies(target: &Target<'_>) -> [Finding; 2] {
         Ok(Found::Several(why)) => return [D003.skip(why), D004.skip(why)],
         Err(error) => return [D003.unasked(error), D004.unasked(error)],
     };
+    let is_of_olm = target.installation().is_some_and(Installation::is_of_olm);
     let judge = async |check: &'static Check, policies: &[&str]| {
-        let (mut faults, mut hint) = (Vec::new(), check.hint.to_owned());
+        let mut faults = Vec::new();
+        let mut hint = if is_of_olm { BESIDE_OLM } else { check.hint }.to_owned();
         for policy in policies {
             let account = account.as_deref().filter(|_| *policy == CHILDREN);
             let name = format!("{prefix}-{policy}");
@@ -332,6 +349,10 @@ async fn policies(target: &Target<'_>) -> [Finding; 2] {
     };
     [judge(&D003, &["generic-daemon"]).await, judge(&D004, &["app", "memcached", CHILDREN]).await]
 }
+
+/// The remedy where Operator Lifecycle Manager has installed the operator.
+const BESIDE_OLM: &str = "OLM installs no admission policies: apply those of this version, with the operator's \
+                          namespace (docs/INSTALL.md)";
 
 /// The policy on the operator's own account, which it names.
 const CHILDREN: &str = "children";
@@ -419,7 +440,10 @@ fn judge_labels(daemons: &[Value], nowhere: &[String]) -> Finding {
     let names: Vec<String> = lost.iter().take(NAMED).map(|one| name(&one)).collect();
     let more = if lost.len() > NAMED { ", …" } else { "" };
     let (count, all) = (lost.len(), daemons.len());
-    G001.warn(format!("{count} of {all} match no node: {}{more}", names.join(", ")))
+    let example = lost[0];
+    let labels = label(example).replace(',', " ");
+    let finding = G001.warn(format!("{count} of {all} match no node: {}{more}", names.join(", ")));
+    finding.with_hint(G001.hint.replace("KEY=VALUE", &labels))
 }
 
 /// Returns the labels of its nodes, separated by commas. An empty string means every node.

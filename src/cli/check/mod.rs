@@ -235,7 +235,7 @@ macro_rules! checks {
 
 checks! {
     K001: "API server reachable",
-        "pass a kubeconfig (--kubeconfig), and try whether kubectl version reaches the server",
+        "pass a kubeconfig (`--kubeconfig FILE`), and run `kubectl version`",
         "no other check can run";
     K002: "Kubernetes version supported (1.30 or newer, tested up to 1.37)",
         "upgrade the cluster",
@@ -279,6 +279,9 @@ checks! {
     P003: "operator's namespace enforces Pod Security restricted",
         "`kubectl label namespace NAMESPACE pod-security.kubernetes.io/enforce=restricted`",
         "pods with more privileges than the operator needs can be created there";
+    P004: "no other installation serves the same namespaces",
+        "let each serve other namespaces (`--watch-namespace`), or remove one",
+        "both write the same objects, and each undoes what the other writes";
     M001: "metrics Service selects the operator's pods",
         "UPDATE; the Service's selector and port must match the pods",
         "the operator's metrics are not scraped, and no alert about it fires";
