@@ -2,6 +2,7 @@
 
 mod controller;
 
+use std::io::{IsTerminal, stderr};
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
 
 use controller_machinery::manager::{Lease, Manager, Serve};
@@ -47,7 +48,9 @@ async fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let levels = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().with_env_filter(levels).with_writer(std::io::stderr).init();
+    let is_terminal = stderr().is_terminal();
+    let lines = tracing_subscriber::fmt().with_env_filter(levels);
+    lines.with_writer(stderr).with_ansi(is_terminal).init();
     let serve = Serve::secure()
         .health(args.health_probe_bind_address)
         .metrics(args.metrics_bind_address);

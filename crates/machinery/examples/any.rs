@@ -1,6 +1,7 @@
 //! A kind that is known only at run time. Prints the number of its objects in each namespace, and each change of it.
 //!
 //! `cargo run --example any -- apps/v1/Deployment`, or `v1/ConfigMap`
+use std::io::{IsTerminal, stderr};
 use std::sync::{Arc, OnceLock};
 use std::{collections::BTreeMap, process::ExitCode};
 
@@ -38,7 +39,8 @@ async fn reconcile(_: Arc<Any>, _: Context<Any>) -> Result<Action, Problem> {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+    let is_terminal = stderr().is_terminal();
+    tracing_subscriber::fmt().with_writer(stderr).with_ansi(is_terminal).init();
     match discover(&std::env::args().nth(1).unwrap_or_default()).await {
         Ok(kind) => drop(KIND.set(kind)),
         Err(why) => {

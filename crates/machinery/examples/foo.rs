@@ -2,6 +2,7 @@
 //! available pods to its status. docs/YOUR_OWN_CONTROLLER.md explains it.
 //!
 //! `kubectl apply -f artifacts/examples/foo-crd.yaml`, then `cargo run --example foo`
+use std::io::{IsTerminal, stderr};
 use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
 use controller_machinery::controller::{Action, Problem};
@@ -87,7 +88,8 @@ struct Args {
 // One thread is enough: a reconcile computes for microseconds and waits for milliseconds.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+    let is_terminal = stderr().is_terminal();
+    tracing_subscriber::fmt().with_writer(stderr).with_ansi(is_terminal).init();
     let args: Args = clap::Parser::parse();
     let manager = Manager::new("foo").kubeconfig(args.kubeconfig).namespaces(args.namespaces);
     manager.controller::<Foo>().workers(args.workers).owns::<Deployment>().run(reconcile).await

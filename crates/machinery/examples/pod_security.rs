@@ -2,6 +2,7 @@
 //! level, and publishes an Event.
 //!
 //! `cargo run --example pod_security`, or with a label selector: `… -- team=web`
+use std::io::{IsTerminal, stderr};
 use std::{process::ExitCode, sync::Arc};
 
 use controller_machinery::controller::{Action, Problem};
@@ -50,7 +51,8 @@ async fn reconcile(namespace: Arc<Namespace>, cx: Context<Namespace>) -> Result<
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+    let is_terminal = stderr().is_terminal();
+    tracing_subscriber::fmt().with_writer(stderr).with_ansi(is_terminal).init();
     let manager = Manager::new(Identity::new("pod-security", "example.com"));
     let selector = std::env::args().nth(1).unwrap_or_default();
     let controller = manager.controller::<Namespace>().named("pod-security");

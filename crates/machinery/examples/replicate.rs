@@ -6,6 +6,7 @@
 //! `cargo run --example replicate`, then
 //! `kubectl create configmap motd --from-literal=text=hello` and
 //! `kubectl annotate configmap motd 'example.com/copy-to=*'`
+use std::io::{IsTerminal, stderr};
 use std::{collections::BTreeSet, process::ExitCode, sync::Arc};
 
 use controller_machinery::controller::{Action, Class, Problem};
@@ -64,7 +65,8 @@ async fn reconcile(config: Arc<Config>, cx: Context<Config>) -> Result<Action, P
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+    let is_terminal = stderr().is_terminal();
+    tracing_subscriber::fmt().with_writer(stderr).with_ansi(is_terminal).init();
     Manager::new(Identity::new("replicate", "example.com"))
         .controller::<Config>()
         .owns_labelled::<Config>(COPY_OF)

@@ -2,6 +2,7 @@
 //! Begin with `foo.rs`: it does the same with the manager, in a third of the lines.
 //!
 //! `kubectl apply -f artifacts/examples/foo-crd.yaml`, then `cargo run --example sample_controller`
+use std::io::{IsTerminal, stderr};
 use std::{path::PathBuf, sync::Arc};
 
 use clap::Parser;
@@ -180,7 +181,8 @@ struct Args {
 // One thread is enough: a reconcile computes for microseconds and waits for milliseconds.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), ExitError> {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+    let is_terminal = stderr().is_terminal();
+    tracing_subscriber::fmt().with_writer(stderr).with_ansi(is_terminal).init();
     let Args { kubeconfig, workers, namespaces } = Args::parse();
     let config = client::config(kubeconfig.as_deref(), None).await?;
     let client = Client::new(config, client::Options::new(IDENTITY))?;

@@ -1,6 +1,7 @@
 //! A controller of Tasks: each is a Job that runs once. Uses the types of kube's derive and of k8s-openapi.
 //!
 //! `cargo run --example typed -- crd | kubectl apply -f -`, then `cargo run --example typed`
+use std::io::{IsTerminal, stderr};
 use std::{process::ExitCode, sync::Arc};
 
 use controller_machinery::controller::{Action, Problem};
@@ -62,7 +63,8 @@ fn job(task: &Task) -> Value {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+    let is_terminal = stderr().is_terminal();
+    tracing_subscriber::fmt().with_writer(stderr).with_ansi(is_terminal).init();
     if std::env::args().nth(1).is_some_and(|it| it == "crd") {
         println!("{}", json!(Task::crd()));
         return ExitCode::SUCCESS;

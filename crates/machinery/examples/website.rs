@@ -4,6 +4,7 @@
 //!
 //! `kubectl apply -f artifacts/examples/website-crd.yaml`, then
 //! `cargo run --example website -- --directory /tmp`
+use std::io::{IsTerminal, stderr};
 use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use clap::Parser;
@@ -162,7 +163,8 @@ struct Args {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+    let is_terminal = stderr().is_terminal();
+    tracing_subscriber::fmt().with_writer(stderr).with_ansi(is_terminal).init();
     let Args { kubeconfig, directory, namespaces } = Args::parse();
     Manager::new(Identity::new("website", "example.com"))
         .kubeconfig(kubeconfig)

@@ -8,6 +8,7 @@
 //! - One cache of Deployments, shared by the trigger and the lookup. Nothing is decided before it
 //!   is complete; otherwise each start would try to create what already exists.
 
+use std::io::{IsTerminal, stderr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -91,7 +92,8 @@ struct Context {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+    let is_terminal = stderr().is_terminal();
+    tracing_subscriber::fmt().with_writer(stderr).with_ansi(is_terminal).init();
     let options = Options::parse();
     let kubeconfig = kube::config::Kubeconfig::read_from(&options.kubeconfig)?;
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await?;

@@ -34,6 +34,7 @@
 
 mod text;
 mod error;
+mod socket;
 mod status;
 mod options;
 mod connectivity;

@@ -5,25 +5,22 @@ use std::sync::{Arc, OnceLock};
 
 use http::Uri;
 use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
-use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
-use hyper_util::rt::TokioIo;
 use kube::client::ConfigExt;
 use kube::config::AuthInfo;
-use tokio::net::TcpStream;
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, ServiceExt, service_fn};
 
 use super::Error;
+use super::socket::{self, Socket};
 
 /// Environment variables for a proxy, in curl's order.
 const VARIABLES: [&str; 2] = ["https_proxy", "HTTPS_PROXY"];
 const EXCEPTIONS: [&str; 2] = ["no_proxy", "NO_PROXY"];
 
 /// A service that connects to an API server, directly or through a tunnel.
-pub(super) type Connector =
-    BoxCloneSyncService<Uri, MaybeHttpsStream<TokioIo<TcpStream>>, BoxError>;
+pub(super) type Connector = BoxCloneSyncService<Uri, MaybeHttpsStream<Socket>, BoxError>;
 
 /// The reason why a tunnel could not be opened.
 #[derive(Debug)]
@@ -124,7 +121,7 @@ fn origin(proxy: &Uri, variable: impl Fn(&str) -> Option<String>) -> &'static st
 ///
 /// # Errors
 /// [`Error::Config`] if the proxy cannot be used.
-pub(super) fn connector(config: &kube::Config, tcp: HttpConnector) -> Result<Connector, Error> {
+pub(super) fn connector(config: &kube::Config, tcp: socket::Connector) -> Result<Connector, Error> {
     let Some(proxy) = &config.proxy_url else {
         let direct = tcp.map_response(MaybeHttpsStream::Http).map_err(BoxError::from);
         return Ok(BoxCloneSyncService::new(direct));
@@ -145,7 +142,7 @@ pub(super) fn connector(config: &kube::Config, tcp: HttpConnector) -> Result<Con
     config.auth_info = AuthInfo::default();
     config.tls_server_name = None;
     let unusable = |error: kube::Error| Error::Config(error.to_string());
-    let inner: HttpsConnector<HttpConnector> =
+    let inner: HttpsConnector<socket::Connector> =
         config.rustls_https_connector_with_connector(tcp).map_err(unusable)?;
     let mut tunnel = Tunnel::new(intercept.uri().clone(), inner);
     if let Some(credentials) = intercept.basic_auth() {
@@ -170,12 +167,12 @@ struct Socks {
     proxy: Uri,
     name: Arc<str>,
     intercept: Intercept,
-    tcp: HttpConnector,
+    tcp: socket::Connector,
 }
 
 impl Socks {
     /// Opens a tunnel to `server`.
-    async fn to(self, server: Uri) -> Result<MaybeHttpsStream<TokioIo<TcpStream>>, BoxError> {
+    async fn to(self, server: Uri) -> Result<MaybeHttpsStream<Socket>, BoxError> {
         // hyper-util's error does not contain the reason.
         let unreachable = Arc::new(OnceLock::new());
         let noted = unreachable.clone();
@@ -208,6 +205,7 @@ fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
 
 #[cfg(test)]
 mod tests {
+    use hyper_util::client::legacy::connect::HttpConnector;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
@@ -298,7 +296,10 @@ mod tests {
             config.proxy_url = Some(proxy.parse().unwrap());
             let mut tcp = HttpConnector::new();
             tcp.enforce_http(false);
-            let connected = connector(&config, tcp).unwrap().oneshot(config.cluster_url).await;
+            let connected = connector(&config, Socket::connector(tcp))
+                .unwrap()
+                .oneshot(config.cluster_url)
+                .await;
             connected.map(drop).unwrap_err().to_string()
         };
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -338,7 +339,7 @@ mod tests {
         config.proxy_url = Some(format!("socks5://me:p%40s@{address}").parse().unwrap());
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
-        let connector = connector(&config, tcp).unwrap();
+        let connector = connector(&config, Socket::connector(tcp)).unwrap();
         connector.oneshot(config.cluster_url).await.unwrap();
         let asked = asked.await.unwrap();
         assert_eq!(asked[1], b"\x01\x02me\x03p@s");

@@ -25,6 +25,7 @@ use tower::{BoxError, Service, ServiceBuilder, ServiceExt, service_fn};
 
 use super::exec::Plugin;
 use super::proxy::Connector;
+use super::socket::{self, Socket};
 use super::token::{CertificateFiles, ClientCertificate, TokenFile};
 use super::{Error, WriteGate, proxy};
 use crate::identity::Identity;
@@ -307,7 +308,7 @@ impl Connections {
     }
 }
 
-fn connector() -> HttpConnector {
+fn connector() -> socket::Connector {
     let mut connector = HttpConnector::new();
     connector.enforce_http(false);
     connector.set_nodelay(true);
@@ -317,7 +318,7 @@ fn connector() -> HttpConnector {
     connector.set_keepalive_retries(Some(KEEPALIVE_PROBES));
     #[cfg(any(target_os = "linux", target_os = "android", target_os = "fuchsia"))]
     connector.set_tcp_user_timeout(Some(USER_TIMEOUT));
-    connector
+    Socket::connector(connector)
 }
 
 /// Erases the types of a service.
