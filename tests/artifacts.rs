@@ -146,8 +146,8 @@ fn reasons() -> String {
     }
     text.push_str(
         "\n# Health\n\n\
-         The table lists the conditions for each state of the managed resources. Reason and message are those of \
-         Ready, and of Degraded, Reconciling and Stalled where they are True.\n\n\
+         [A table](../src/workload/health/table.md) lists the conditions for each state of the managed resources. \
+         Reason and message are those of Ready, and of Degraded, Reconciling and Stalled where they are True.\n\n\
          - A rollout is in progress from a change until it has completed once.\n\
          - The operator lists pods, Events and nodes only while a managed resource is not ready. It does so \
          immediately if the rollout had completed or a controller reports a failure, otherwise after 30 seconds \
@@ -156,11 +156,8 @@ fn reasons() -> String {
          rollout, a rejected write, a deadline. For an image that cannot be pulled, a taint, a quota and rejected \
          pods, it is True after five minutes. kstatus and Flux report this as failed.\n\
          - A crash loop and a lost node can recover without manual action.\n\
-         - Available and Progressing of an App are those of its Deployment.\n\n",
-    );
-    text.push_str(include_str!("../src/workload/health/table.md"));
-    text.push_str(
-        "\n# Actions\n\n\
+         - Available and Progressing of an App are those of its Deployment.\n\
+         \n# Actions\n\n\
          Every `action` of an Event: the operation of the operator.\n\n\
          | action | meaning |\n|---|---|\n",
     );

@@ -98,6 +98,20 @@ async fn deployments(client: &Client, namespace: Option<&str>) -> Result<Vec<Val
     client.read_all(&DEPLOYMENT, &scope).await
 }
 
+/// Returns whether two lists, of which an empty one means everything, have a name in common.
+fn overlap(one: &Setting, other: &Setting) -> Option<bool> {
+    let names = |setting: &Setting| match setting {
+        Setting::Elsewhere => None,
+        Setting::Absent => Some(Vec::new()),
+        Setting::Text(text) => {
+            let names = text.split(',').map(|name| name.trim().to_owned());
+            Some(names.filter(|name| !name.is_empty()).collect())
+        }
+    };
+    let (one, other) = (names(one)?, names(other)?);
+    Some(one.is_empty() || other.is_empty() || one.iter().any(|name| other.contains(name)))
+}
+
 // === impl Found ===
 
 impl Found {
@@ -136,21 +150,40 @@ impl Installation {
         self.list(&["watch-namespace", "namespace"], "WATCH_NAMESPACE")
     }
 
-    /// Returns the other running installations that serve a namespace of this one.
-    pub(crate) async fn rivals(&self, client: &Client) -> Result<Vec<Installation>, Error> {
-        let all = deployments(client, None).await?.into_iter().map(Installation);
-        Ok(all.filter(|other| self.is_rival(other)).collect())
+    /// Returns the other running installations that write the same objects; `None` if a Deployment does not show its
+    /// settings.
+    pub(crate) async fn rivals(&self, client: &Client) -> Result<Option<Vec<Installation>>, Error> {
+        let mut rivals = Vec::new();
+        for other in deployments(client, None).await?.into_iter().map(Installation) {
+            match self.is_rival(&other) {
+                Some(true) => rivals.push(other),
+                Some(false) => {}
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(rivals))
     }
 
-    fn is_rival(&self, other: &Installation) -> bool {
-        let is_shared = match (self.watched(), other.watched()) {
-            (Setting::Elsewhere, _) | (_, Setting::Elsewhere) => false,
-            (Setting::Absent, _) | (_, Setting::Absent) => true,
-            (Setting::Text(own), Setting::Text(others)) => {
-                own.split(',').any(|name| others.split(',').any(|other| other == name))
-            }
-        };
-        is_shared && other.place() != self.place() && other.0["spec"]["replicas"] != 0
+    fn is_rival(&self, other: &Installation) -> Option<bool> {
+        let is_same = other.place() == self.place();
+        // Of two Deployments with one Lease, one works.
+        let share = self.namespace() == other.namespace() && self.elects() && other.elects();
+        if is_same || share || other.0["spec"]["replicas"] == 0 {
+            return Some(false);
+        }
+        let controllers = |one: &Installation| one.list(&["controllers"], "CONTROLLERS");
+        let is_shared = overlap(&self.watched(), &other.watched())?;
+        Some(is_shared && overlap(&controllers(self), &controllers(other))?)
+    }
+
+    /// Returns whether leader election is on, or could be.
+    pub(crate) fn elects(&self) -> bool {
+        match self.setting("leader-elect", "LEADER_ELECT") {
+            Setting::Text(value) => value == "true",
+            Setting::Absent => false,
+            // If the Deployment does not show it, the Lease is checked.
+            Setting::Elsewhere => true,
+        }
     }
 
     /// Returns whether Operator Lifecycle Manager installed it.
@@ -280,21 +313,39 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_rival_runs_and_serves_a_namespace_of_this_one() {
-        let serving = |namespaces: &str, name: &str, replicas: i64| {
+    fn a_rival_runs_and_writes_the_same_objects() {
+        let serving = |namespaces: &str, place: [&str; 2]| {
             let mut one = with(json!({"env": [{"name": "WATCH_NAMESPACE", "value": namespaces}]}));
-            one.0["metadata"]["name"] = json!(name);
-            one.0["spec"]["replicas"] = json!(replicas);
+            one.0["metadata"] = json!({"namespace": place[0], "name": place[1]});
             one
         };
-        let own = serving("a,b", "o", 1);
-        assert!(own.is_rival(&serving("c,b", "p", 1)) && own.is_rival(&serving("", "p", 1)));
-        assert!(!own.is_rival(&serving("c", "p", 1)), "other namespaces");
-        assert!(!own.is_rival(&serving("a", "p", 0)), "scaled to 0");
-        assert!(!own.is_rival(&serving("a,b", "o", 1)), "itself");
-        let mut hidden = serving("", "p", 1);
-        hidden.0["spec"]["template"]["spec"]["containers"][0] = json!({"envFrom": [{}]});
-        assert!(!own.is_rival(&hidden), "it does not show which");
+        let set = |one: Installation, field: &str, value: Value| {
+            let mut one = one;
+            *one.0
+                .pointer_mut("/spec/template/spec/containers/0")
+                .unwrap()
+                .get_mut(field)
+                .unwrap() = value;
+            one
+        };
+        let (own, there) = (serving("a, b", ["ops", "o"]), ["else", "o"]);
+        for namespaces in ["c,b", "", ","] {
+            assert_eq!(own.is_rival(&serving(namespaces, there)), Some(true), "{namespaces}");
+        }
+        assert_eq!(serving("a,", ["ops", "o"]).is_rival(&serving("b,", there)), Some(false));
+        assert_eq!(own.is_rival(&own), Some(false), "itself");
+        let mut scaled = serving("", there);
+        scaled.0["spec"]["replicas"] = json!(0);
+        assert_eq!(own.is_rival(&scaled), Some(false), "scaled to 0");
+        let hidden = json!([{"name": "WATCH_NAMESPACE", "valueFrom": {"configMapKeyRef": {}}}]);
+        assert_eq!(own.is_rival(&set(serving("", there), "env", hidden)), None);
+        let of = |kind: &str, place| {
+            let flags = json!([{"name": "CONTROLLERS", "value": kind}, {"name": "LEADER_ELECT", "value": "true"}]);
+            set(serving("", place), "env", flags)
+        };
+        assert_eq!(of("app", there).is_rival(&of("memcached", ["ops", "o"])), Some(false));
+        assert_eq!(of("app", there).is_rival(&of("app", ["ops", "o"])), Some(true));
+        assert_eq!(of("app", there).is_rival(&of("app", ["else", "p"])), Some(false), "one Lease");
     }
 
     #[test]

@@ -196,11 +196,13 @@ fn is_foreign(meta: &Meta<Own>) -> bool {
 fn reduced(meta: Meta<Own>) -> Meta<Own> {
     let possible =
         |text: InternedStr| if text.len() > LONGEST { InternedStr::default() } else { text };
-    let owner = meta.owner.map(|owner| Owner {
-        api_version: possible(owner.api_version),
-        kind: possible(owner.kind),
-        name: possible(owner.name),
-        uid: Uid::NONE,
+    let owner = meta.owner.map(|owner| {
+        Box::new(Owner {
+            api_version: possible(owner.api_version),
+            kind: possible(owner.kind),
+            name: possible(owner.name),
+            uid: Uid::NONE,
+        })
     });
     let mut kept = Meta::named(meta.key);
     kept.owner = owner;

@@ -1,7 +1,7 @@
 //! Health of a custom resource, computed from its owned objects, and the conditions that report it.
 //!
 //! [`Health::of_deployment`] and [`Health::of_daemon_set`] decide, for the status and for the command `status`.
-//! docs/REASONS.md has the table of their results, and `health/tests.rs` has it as code.
+//! `health/table.md` has the table of their results, and `health/tests.rs` has it as code.
 //!
 //! kstatus, Flux and `kubectl wait` read three conditions: Ready (always present), Reconciling and Stalled
 //! (present only while true, never both). Degraded is True while there is a problem. A rollout is running from

@@ -48,9 +48,9 @@ async fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let levels = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let is_terminal = stderr().is_terminal();
+    let colors = stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let lines = tracing_subscriber::fmt().with_env_filter(levels);
-    lines.with_writer(stderr).with_ansi(is_terminal).init();
+    lines.with_writer(stderr).with_ansi(colors).init();
     let serve = Serve::secure()
         .health(args.health_probe_bind_address)
         .metrics(args.metrics_bind_address);

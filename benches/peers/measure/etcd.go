@@ -28,7 +28,7 @@ type pair struct {
 // copyInPlace copies Foo 0 and its Deployment to the numbers from..to-1, in etcd: the API server would create only
 // some hundreds a second. All names, UIDs and records have the same length, so the lengths in the encoded objects stay
 // right.
-func (cp *controlPlane) copyInPlace(from, to int) error {
+func (cp *controlPlane) copyInPlace(from, to int, needsRecord bool) error {
 	etcd := cp.etcd()
 	var puts []map[string]pair
 	var originals []pair
@@ -46,7 +46,7 @@ func (cp *controlPlane) copyInPlace(from, to int) error {
 		check(etcd("range", pair{Key: []byte(key + fooName(0))}, &found))
 		originals = append(originals, found.Kvs...)
 	}
-	if kept != "" && kept != record(fooName(0)) {
+	if kept != record(fooName(0)) && (kept != "" || needsRecord) {
 		return fmt.Errorf("the Deployment of %s has the record %s, this program expects %s: adapt it to foo.rs",
 			fooName(0), kept, record(fooName(0)))
 	}

@@ -68,6 +68,7 @@ func (b *bench) measureColdStarts() {
 	cp := b.startControlPlane()
 	defer cp.stop()
 	writers := slices.DeleteFunc(slices.Clone(b.contenders), func(c contender) bool { return !c.canCompare })
+	hasOurs := slices.ContainsFunc(b.contenders, func(c contender) bool { return c.name == "ours" })
 	filled := 0
 	for _, n := range b.growth {
 		if filled == 0 {
@@ -80,7 +81,7 @@ func (b *bench) measureColdStarts() {
 				}
 			}
 		} else {
-			check(cp.copyInPlace(filled, n))
+			check(cp.copyInPlace(filled, n, hasOurs))
 		}
 		filled = n
 		size := must(cp.size(foosPath)) + must(cp.size(deploymentsPath))

@@ -39,8 +39,8 @@ async fn reconcile(_: Arc<Any>, _: Context<Any>) -> Result<Action, Problem> {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    let is_terminal = stderr().is_terminal();
-    tracing_subscriber::fmt().with_writer(stderr).with_ansi(is_terminal).init();
+    let colors = stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    tracing_subscriber::fmt().with_writer(stderr).with_ansi(colors).init();
     match discover(&std::env::args().nth(1).unwrap_or_default()).await {
         Ok(kind) => drop(KIND.set(kind)),
         Err(why) => {

@@ -88,8 +88,8 @@ struct Args {
 // One thread is enough: a reconcile computes for microseconds and waits for milliseconds.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    let is_terminal = stderr().is_terminal();
-    tracing_subscriber::fmt().with_writer(stderr).with_ansi(is_terminal).init();
+    let colors = stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    tracing_subscriber::fmt().with_writer(stderr).with_ansi(colors).init();
     let args: Args = clap::Parser::parse();
     let manager = Manager::new("foo").kubeconfig(args.kubeconfig).namespaces(args.namespaces);
     manager.controller::<Foo>().workers(args.workers).owns::<Deployment>().run(reconcile).await

@@ -51,8 +51,8 @@ async fn reconcile(namespace: Arc<Namespace>, cx: Context<Namespace>) -> Result<
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    let is_terminal = stderr().is_terminal();
-    tracing_subscriber::fmt().with_writer(stderr).with_ansi(is_terminal).init();
+    let colors = stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    tracing_subscriber::fmt().with_writer(stderr).with_ansi(colors).init();
     let manager = Manager::new(Identity::new("pod-security", "example.com"));
     let selector = std::env::args().nth(1).unwrap_or_default();
     let controller = manager.controller::<Namespace>().named("pod-security");

@@ -65,8 +65,8 @@ async fn reconcile(config: Arc<Config>, cx: Context<Config>) -> Result<Action, P
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    let is_terminal = stderr().is_terminal();
-    tracing_subscriber::fmt().with_writer(stderr).with_ansi(is_terminal).init();
+    let colors = stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    tracing_subscriber::fmt().with_writer(stderr).with_ansi(colors).init();
     Manager::new(Identity::new("replicate", "example.com"))
         .controller::<Config>()
         .owns_labelled::<Config>(COPY_OF)

@@ -139,7 +139,7 @@ impl FooReconciler {
 fn new_deployment(foo: &Foo) -> Value {
     let labels = json!({ "app": "nginx", "controller": foo.key().name() });
     let mut metadata: Meta = Meta::named(foo.key().sibling(foo.spec.deployment_name.clone()));
-    metadata.owner = Some(foo.as_owner());
+    metadata.owner = Some(foo.as_owner().into());
     json!({
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -181,8 +181,8 @@ struct Args {
 // One thread is enough: a reconcile computes for microseconds and waits for milliseconds.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), ExitError> {
-    let is_terminal = stderr().is_terminal();
-    tracing_subscriber::fmt().with_writer(stderr).with_ansi(is_terminal).init();
+    let colors = stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    tracing_subscriber::fmt().with_writer(stderr).with_ansi(colors).init();
     let Args { kubeconfig, workers, namespaces } = Args::parse();
     let config = client::config(kubeconfig.as_deref(), None).await?;
     let client = Client::new(config, client::Options::new(IDENTITY))?;

@@ -63,8 +63,8 @@ fn job(task: &Task) -> Value {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let is_terminal = stderr().is_terminal();
-    tracing_subscriber::fmt().with_writer(stderr).with_ansi(is_terminal).init();
+    let colors = stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    tracing_subscriber::fmt().with_writer(stderr).with_ansi(colors).init();
     if std::env::args().nth(1).is_some_and(|it| it == "crd") {
         println!("{}", json!(Task::crd()));
         return ExitCode::SUCCESS;

@@ -163,8 +163,8 @@ struct Args {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let is_terminal = stderr().is_terminal();
-    tracing_subscriber::fmt().with_writer(stderr).with_ansi(is_terminal).init();
+    let colors = stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    tracing_subscriber::fmt().with_writer(stderr).with_ansi(colors).init();
     let Args { kubeconfig, directory, namespaces } = Args::parse();
     Manager::new(Identity::new("website", "example.com"))
         .kubeconfig(kubeconfig)

@@ -51,8 +51,9 @@ async fn rivals(target: &Target<'_>) -> Finding {
         Err(error) => return P004.unasked(error),
     };
     match rivals {
-        Ok(rivals) if rivals.is_empty() => P004.ok(""),
-        Ok(rivals) => {
+        Ok(None) => P004.skip("a Deployment does not show its namespaces or controllers"),
+        Ok(Some(rivals)) if rivals.is_empty() => P004.ok(""),
+        Ok(Some(rivals)) => {
             P004.fail(rivals.iter().map(Installation::place).collect::<Vec<_>>().join(", "))
         }
         Err(error) => P004.unasked(&error),
@@ -65,7 +66,9 @@ async fn lease(target: &Target<'_>, pods: Option<&[Value]>) -> Finding {
             .skip("the Deployment does not show its namespace; set --leader-elect-namespace");
     };
     let lease = match target.client.read(&LEASE, &ObjectKey::new(namespace, NAME)).await {
-        Ok(_) if target.found.is_ok() && !target.installation().is_some_and(elects) => {
+        Ok(_)
+            if target.found.is_ok() && !target.installation().is_some_and(Installation::elects) =>
+        {
             return P002.skip("no operator runs with --leader-elect");
         }
         Ok(lease) => lease,
@@ -103,16 +106,6 @@ fn labelled(namespace: &str, labels: &str) -> Scope {
 
 fn word(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
-}
-
-/// Returns whether its replicas elect a leader.
-fn elects(installed: &Installation) -> bool {
-    match installed.setting("leader-elect", "LEADER_ELECT") {
-        Setting::Text(value) => value == "true",
-        Setting::Absent => false,
-        // If the Deployment does not show it, the Lease is checked.
-        Setting::Elsewhere => true,
-    }
 }
 
 /// Returns whether the API server authorizes the clients of /metrics; `None` if the Deployment does not show
@@ -440,10 +433,15 @@ fn judge_labels(daemons: &[Value], nowhere: &[String]) -> Finding {
     let names: Vec<String> = lost.iter().take(NAMED).map(|one| name(&one)).collect();
     let more = if lost.len() > NAMED { ", …" } else { "" };
     let (count, all) = (lost.len(), daemons.len());
-    let example = lost[0];
-    let labels = label(example).replace(',', " ");
     let finding = G001.warn(format!("{count} of {all} match no node: {}{more}", names.join(", ")));
-    finding.with_hint(G001.hint.replace("KEY=VALUE", &labels))
+    let labels = label(lost[0]);
+    // A key alone selects any value, and kubectl sets an empty one.
+    let pairs = labels.split(',').filter(|pair| !pair.is_empty());
+    let pairs =
+        pairs.map(|pair| if pair.contains('=') { pair.to_owned() } else { format!("{pair}=") });
+    let pairs: Vec<String> = pairs.collect();
+    let pairs = if pairs.is_empty() { "KEY=VALUE".to_owned() } else { pairs.join(" ") };
+    finding.with_hint(G001.hint.replace("KEY=VALUE", &pairs))
 }
 
 /// Returns the labels of its nodes, separated by commas. An empty string means every node.
@@ -481,9 +479,9 @@ mod tests {
 
     #[test]
     fn leader_election_follows_the_flags_of_the_deployment() {
-        assert!(elects(&with(json!({"args": ["--leader-elect"]}))));
-        assert!(elects(&with(json!({"env": [{"name": "LEADER_ELECT", "value": "true"}]}))));
-        assert!(!elects(&with(json!({"args": ["--leader-elect=false"]}))));
+        assert!(with(json!({"args": ["--leader-elect"]})).elects());
+        assert!(with(json!({"env": [{"name": "LEADER_ELECT", "value": "true"}]})).elects());
+        assert!(!with(json!({"args": ["--leader-elect=false"]})).elects());
     }
 
     #[test]

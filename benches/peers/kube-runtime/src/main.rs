@@ -92,8 +92,8 @@ struct Context {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let is_terminal = stderr().is_terminal();
-    tracing_subscriber::fmt().with_writer(stderr).with_ansi(is_terminal).init();
+    let colors = stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    tracing_subscriber::fmt().with_writer(stderr).with_ansi(colors).init();
     let options = Options::parse();
     let kubeconfig = kube::config::Kubeconfig::read_from(&options.kubeconfig)?;
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await?;

@@ -108,7 +108,7 @@ fn sides<V>(delta: &Delta<V>) -> (Option<&V>, &V) {
 /// Returns the key of the object's controller, if the controller is of this kind.
 fn owner<V: Object>(kind: &Kind, object: &V) -> Option<ObjectKey> {
     let meta = object.meta();
-    let Owner { api_version, kind: name_of_kind, name, .. } = meta.owner.as_ref()?;
+    let Owner { api_version, kind: name_of_kind, name, .. } = meta.owner.as_deref()?;
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     if group != kind.group || *name_of_kind != *kind.kind {
         return None;
@@ -140,7 +140,7 @@ mod tests {
             uid: Uid::NONE,
         });
         let mut meta = Meta::named(ObjectKey::new("ns", "child"));
-        meta.owner = owner;
+        meta.owner = owner.map(Box::new);
         Arc::new(Thing { meta })
     }
 

@@ -538,7 +538,7 @@ impl<V: Resource, D> Context<V, D> {
     {
         let meta = child.meta();
         let is_own = match self.labelled::<C>() {
-            None => meta.blocks_owner && meta.owner.as_ref() == Some(&self.object.as_owner()),
+            None => meta.blocks_owner && meta.owner.as_deref() == Some(&self.object.as_owner()),
             // Owner references from the caller are compared as JSON.
             Some(_) => draft.body["metadata"]["ownerReferences"].is_null() && self.owns(child),
         };

@@ -67,8 +67,8 @@ pub struct Meta<K = Nothing> {
     pub deleting: bool,
     pub(super) created: Seconds,
     pub(super) deleted: Seconds,
-    /// The controller, if there is one.
-    pub owner: Option<Owner>,
+    /// The controller, if there is one. Boxed, because custom resources have none.
+    pub owner: Option<Box<Owner>>,
     /// True if a foreground deletion of the controller waits for this object (`blockOwnerDeletion`).
     pub blocks_owner: bool,
     /// True unless one manager applied all fields in `managedFields` (apart from subresources). A field of a shared
@@ -179,7 +179,7 @@ impl<K> Serialize for Meta<K> {
         if !self.annotations.is_empty() {
             map.serialize_entry("annotations", &self.annotations)?;
         }
-        if let Some(owner) = &self.owner {
+        if let Some(owner) = self.owner.as_deref() {
             let blocks = self.blocks_owner;
             map.serialize_entry("ownerReferences", &[Controller { owner, blocks }])?;
         }
@@ -244,7 +244,7 @@ impl<'de, K: Keep> Visitor<'de> for MetaVisitor<K> {
                 }
                 Field::OwnerReferences => {
                     if let Some(Controller { owner, blocks }) = map.next_value::<Controllers>()?.0 {
-                        (meta.owner, meta.blocks_owner) = (Some(owner), blocks);
+                        (meta.owner, meta.blocks_owner) = (Some(Box::new(owner)), blocks);
                     }
                 }
                 Field::ManagedFields => meta.shared = map.next_value::<Managers>()?.is_shared(),

@@ -129,7 +129,7 @@ fn reduced(meta: &ObjectMeta) -> Result<Meta<Everything>, super::ParseUidError> 
         (seconds(&meta.creation_timestamp), seconds(&meta.deletion_timestamp));
     let mut owners = meta.owner_references.iter().flatten();
     if let Some(owner) = owners.find(|owner| owner.controller == Some(true)) {
-        reduced.owner = Some(owner_of(owner));
+        reduced.owner = Some(Box::new(owner_of(owner)));
         reduced.blocks_owner = owner.block_owner_deletion == Some(true);
     }
     let managed = meta.managed_fields.iter().flatten().filter(|entry| entry.subresource.is_none());

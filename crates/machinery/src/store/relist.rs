@@ -100,7 +100,7 @@ impl<V: Object> Relist<V> {
         objects.iter().filter(is_gone).cloned().collect()
     }
 
-    /// Returns the new content of the store; adds its differences from `objects` to `deltas`.
+    /// Returns the new content of the store; adds its differences from `objects` to `deltas`, unless all of it is new.
     fn build(
         self,
         objects: &Objects<V>,
@@ -108,11 +108,10 @@ impl<V: Object> Relist<V> {
         gone: Vec<Arc<V>>,
         deltas: &mut Vec<Delta<V>>,
     ) -> Objects<V> {
-        deltas.reserve_exact(gone.len() + self.staged.len());
         if objects.is_empty() {
-            deltas.extend(self.staged.iter().cloned().map(Delta::Added));
             return self.staged;
         }
+        deltas.reserve_exact(gone.len() + self.staged.len());
         let mut next = objects.clone();
         for stored in gone {
             next.remove(stored.key());
@@ -147,6 +146,7 @@ impl<V: Object> Shared<V> {
         if version.is_older_than(state.seen) {
             return false;
         }
+        let was_empty = self.objects.read().is_empty();
         let mut deltas = Vec::new();
         for (key, unconfirmed) in &mut state.unconfirmed {
             relist.confirm(key, unconfirmed, version);
@@ -176,6 +176,11 @@ impl<V: Object> Shared<V> {
         self.unconfirmed.store(state.unconfirmed.len(), Ordering::Relaxed);
         let initial = !std::mem::replace(&mut state.synced, true);
         deltas.iter().for_each(|delta| (state.handler)(delta, initial));
+        if was_empty {
+            // At a cold start, a vector of these deltas would be the largest allocation.
+            let added = self.objects.read();
+            added.iter().cloned().for_each(|it| (state.handler)(&Delta::Added(it), initial));
+        }
         true
     }
 }

@@ -11,8 +11,8 @@ use crate::object::{Object, ObjectKey, ResourceVersion, Uid};
 
 /// The one writer of a store. It receives the events of one list and watch, in order.
 ///
-/// Deltas are reported after the change is visible and the lock of the objects is released, so that a handler can read
-/// the store. A handler must not panic: other deltas of the current change would be lost.
+/// Deltas are reported after the change is visible, so that a handler can read the store. During the first list, readers
+/// share the lock of the objects with it; writers wait for the lock of the state. A handler must not panic: other deltas of the current change would be lost.
 pub struct Writer<V> {
     store: Store<V>,
     /// The staged list, from [`Writer::begin`] on.

@@ -1,4 +1,4 @@
-//! The table of docs/REASONS.md: states of owned objects, and the resulting conditions.
+//! States of owned objects, and the resulting conditions.
 //!
 //! Each row has the owned objects of a custom resource as the API server would send them, and the expected
 //! conditions. `table.md` is generated from the rows.

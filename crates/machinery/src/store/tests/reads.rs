@@ -9,7 +9,7 @@ fn an_owner_does_not_control_the_objects_of_its_namesake() {
     let parent = |number| Parent { metadata: thing("parent", number, 1).meta };
     let (writer, store) = new(vec![Index::by_controller::<Parent>()]);
     let mut child = thing("child", 3, 5);
-    child.meta.owner = Some(parent(1).as_owner());
+    child.meta.owner = Some(parent(1).as_owner().into());
     drop(writer);
     store.apply_response(child);
     assert_eq!(store.controlled_by(&parent(1)).unwrap().len(), 1);
@@ -23,7 +23,7 @@ fn each_kind_of_owner_has_its_own_index() {
     let uncle = Uncle { metadata: thing("it", 2, 1).meta };
     for (name, owner) in [("a", parent.as_owner()), ("b", uncle.as_owner())] {
         let mut child = thing(name, 3, 5);
-        child.meta.owner = Some(owner);
+        child.meta.owner = Some(owner.into());
         store.apply_response(child);
     }
     let names = |things: Vec<Arc<Thing>>| -> Vec<String> {
