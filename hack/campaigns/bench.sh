@@ -2,7 +2,7 @@
 # Our Foo controller beside client-go's, controller-runtime's and kube-runtime's: the same work,
 # the same control plane (API server and etcd only), one after the other.
 #
-#   hack/campaigns/bench.sh                  everything, once it is built: about 20 minutes on 2 cores;
+#   hack/campaigns/bench.sh                  everything, once it is built: about 25 minutes on 2 cores;
 #                                  writes the table and the plots of docs/PERFORMANCE.md
 #   hack/campaigns/bench.sh --quick          small numbers, one run, under 5 minutes; prints the table
 #   hack/campaigns/bench.sh build            builds the peers and stops

@@ -34,7 +34,7 @@ type sizes struct {
 }
 
 var (
-	// full is for the document: about 20 minutes on 2 cores.
+	// full is for the document: about 25 minutes on 2 cores.
 	full = sizes{
 		runs: 3, limit: 19 * time.Minute, converge: 4000, rate: 2000, perSecond: 100, coldStart: 20000,
 		growth: []int{500, 2500, 10000, 20000, 100000}, queueTime: "0.5s",
