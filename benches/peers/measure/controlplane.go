@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -55,7 +56,12 @@ func (a *api) get(uri string) ([]byte, error) { return a.client.Get().RequestURI
 // size returns the bytes of JSON of all objects of a list.
 func (a *api) size(path string) (bytes int, err error) {
 	for next := ""; ; {
-		page, err := a.get(path + "?limit=5000&continue=" + next)
+		uri := path + "?limit=5000&continue=" + next
+		page, err := a.get(uri)
+		// The API server's cache may need a while for what was written to etcd.
+		for tries := 1; apierrors.IsTimeout(err) && tries < 20; tries++ {
+			page, err = a.get(uri)
+		}
 		if err != nil {
 			return 0, err
 		}

@@ -3,7 +3,7 @@
 //! The API server sends each object of a streaming list separately. To wake up for each takes as long as to decode it.
 //!
 //! Guarantees
-//! - Below the rate [`BULK`], data is passed on when it arrives.
+//! - A socket that receives less than [`BULK`] for [`POLLED_WINDOW`] passes on data when it arrives.
 //! - While the socket is polled, data waits for at most one pause.
 
 use std::io::{self, ErrorKind, Read as _};
@@ -23,9 +23,11 @@ use tower::ServiceExt;
 use tower::util::MapResponse;
 
 /// The rate of bulk data, in bytes per millisecond. A watch of many changes stays far below it.
-const BULK: u128 = 8_000;
+const BULK: u128 = 4_000;
 /// The time over which the rate is measured.
 const WINDOW: Duration = Duration::from_millis(10);
+/// The same while the socket is polled: an API server that collects its garbage sends nothing for some milliseconds.
+const POLLED_WINDOW: Duration = Duration::from_millis(50);
 /// The pause before the next read of bulk data. tokio's timer makes it 1 to 2 ms.
 const PAUSE: Duration = Duration::from_millis(1);
 /// The size of a read, in bytes: what rustls usually requests.
@@ -88,14 +90,11 @@ impl Socket {
                     if let Some(pause) = pause {
                         ready!(pause.as_mut().poll(cx));
                     }
-                    let has_paused = pause.take().is_some();
+                    *pause = None;
                     match stream.read(&mut self.buffer) {
-                        Err(error) if error.kind() == ErrorKind::WouldBlock && !has_paused => {
-                            *pause = Some(Box::pin(sleep(PAUSE)));
-                            continue;
-                        }
                         Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                            self.evented()?;
+                            *pause = Some(Box::pin(sleep(PAUSE)));
+                            self.received(0, Instant::now())?;
                             continue;
                         }
                         Err(error) if error.kind() == ErrorKind::Interrupted => continue,
@@ -114,7 +113,8 @@ impl Socket {
         let (since, received) = self.window;
         self.window.1 += bytes as u128;
         let elapsed = now - since;
-        if elapsed < WINDOW {
+        let window = if matches!(self.mode, Mode::Polled { .. }) { POLLED_WINDOW } else { WINDOW };
+        if elapsed < window {
             return Ok(());
         }
         self.window = (now, bytes as u128);
@@ -236,12 +236,12 @@ mod tests {
         let mut receives = |bytes: usize| {
             // The window ends with the second read, which is counted in the next one.
             socket.received(bytes, now).unwrap();
-            now += WINDOW;
+            now += if is_polled(&socket) { POLLED_WINDOW } else { WINDOW };
             socket.received(0, now).unwrap();
             is_polled(&socket)
         };
-        assert!(!receives(79_999));
-        assert!(receives(80_000));
+        assert!(!receives(39_999));
+        assert!(receives(40_000));
         assert!(receives(1_000_000));
         assert!(!receives(1_000));
     }
@@ -265,7 +265,7 @@ mod tests {
         socket.polled().unwrap();
         let mut socket = TokioIo::new(socket);
         let mut received = [0; 5];
-        let nothing = timeout(20 * PAUSE, socket.read_exact(&mut received)).await;
+        let nothing = timeout(2 * POLLED_WINDOW, socket.read_exact(&mut received)).await;
         assert!(nothing.is_err() && !is_polled(socket.inner()));
         peer.write_all(b"later").await.unwrap();
         socket.read_exact(&mut received).await.unwrap();
