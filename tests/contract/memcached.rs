@@ -2,9 +2,10 @@
 
 use serde_json::{Value, json};
 
+use crate::control_plane::ControlPlane;
 use crate::world::{
-    APP, BUDGET, DEPLOYMENT, MEMCACHED, POD, SERVICE, World, conditions, has_condition, is_ready,
-    memcached,
+    APP, BUDGET, DEPLOYMENT, MEMCACHED, POD, QUOTA, SERVICE, World, condition_message, conditions,
+    has_condition, is_ready, memcached,
 };
 
 fn is_available(object: &Value) -> bool {
@@ -104,6 +105,27 @@ async fn a_quota_is_reported_and_recovers() {
     let raised = json!({"spec": {"hard": {"count/deployments.apps": "5"}}});
     world.patch(crate::world::QUOTA, "tight", raised).await.unwrap();
     world.until(MEMCACHED, "cart", is_available).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quota_whose_usage_is_not_counted_yet_stalls_nothing() {
+    // The controller that counts would do so at once.
+    let plane = ControlPlane::of_this_test(|| ControlPlane::api_server_alone("new-quota")).await;
+    let world = World::on(plane, "new-quota", "baseline").await;
+    let hard = json!({"count/deployments.apps": "5"});
+    let quota = json!({"metadata": {"name": "new"}, "spec": {"hard": hard}});
+    world.create(QUOTA, quota).await.unwrap();
+    let status = format!("{}/new/status", QUOTA.path(&world.namespace));
+    world.patch_at(&status, json!({"status": {"hard": hard}})).await.unwrap();
+    let _operator = world.start_operator().await;
+    world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
+    let told = world.until(MEMCACHED, "cart", |m| has_condition(m, "Degraded", "True")).await;
+    let message = condition_message(&told, "Degraded");
+    assert!(message.contains("status unknown for quota: new"), "{message}");
+    assert!(!has_condition(&told, "Stalled", "True"), "{told}");
+    let used = json!({"status": {"used": {"count/deployments.apps": "0"}}});
+    world.patch_at(&status, used).await.unwrap();
+    world.until(DEPLOYMENT, "cart", |_| true).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -242,6 +242,20 @@ impl Error {
             if message.contains("denied request: ") || message.contains("denied the request"))
     }
 
+    /// Returns whether admission refuses the request only until it has read what it decides by: its own caches, the
+    /// status of a new ResourceQuota, or the kind of an owner whose CustomResourceDefinition is new. The API server
+    /// has no separate reason for this, only the wording (k8s.io/apiserver, pkg/admission/plugin;
+    /// k8s.io/kubernetes, plugin/pkg/admission/gc).
+    pub fn is_admission_unready(&self) -> bool {
+        const WORDINGS: [&str; 3] = [
+            "not yet ready to handle request",
+            "status unknown for quota: ",
+            "because cannot find RESTMapping for ",
+        ];
+        matches!(self, Error::Api { code: 403, message, .. }
+            if WORDINGS.iter().any(|wording| message.contains(wording)))
+    }
+
     /// Returns whether the applied state can never be merged: a list has two items with one key, or a field is not
     /// in the schema. The API server returns 500 for this (k8s.io/apimachinery,
     /// pkg/util/managedfields/internal/structuredmerge.go).

@@ -19,7 +19,7 @@ pub struct Name {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Class {
-    /// A network failure, 5xx or 429: retried with backoff.
+    /// A network failure, 5xx, 429 or an admission that is not ready: retried with backoff.
     Transient,
     /// Another client wrote first: retried soon, logged at debug level.
     Conflict,
@@ -44,6 +44,7 @@ impl Class {
             Some(409) if !error.conflicting_fields().is_empty() => Class::Forbidden,
             // The state that was read is out of date; the next reconcile reads the current state.
             Some(404 | 409) => Class::Conflict,
+            Some(403) if error.is_admission_unready() => Class::Transient,
             // Invalid requests are retried slowly: the policy, the namespace, the kind or the proxy that refuses them
             // can change.
             Some(400 | 403 | 405 | 406 | 413 | 415 | 422) => Class::Forbidden,
@@ -351,6 +352,16 @@ mod tests {
             assert_eq!(class, expected, "{code} {reason}");
         }
         assert_eq!(Class::of(&client::Error::Deadline(Duration::ZERO)), Class::Transient);
+        for message in [
+            "deployments.apps \"a\" is forbidden: not yet ready to handle request",
+            "services \"a\" is forbidden: status unknown for quota: new, resources: count/services",
+            "deployments.apps \"a\" is forbidden: cannot set blockOwnerDeletion in this case because cannot find \
+             RESTMapping for APIVersion example.com/v1 Kind App: no matches for kind \"App\" in version \
+             \"example.com/v1\"",
+        ] {
+            let class = Class::of(&client::Error::api(403, "Forbidden", message));
+            assert_eq!(class, Class::Transient, "{message}");
+        }
         let twice = "failed to create typed patch object (ns/x; apps/v1, Kind=Deployment): errors:\n  \
                      .spec.template.spec.containers[name=\"a\"].env: duplicate entries for key [name=\"B\"]";
         let twice = client::Error::api(500, "", twice);
