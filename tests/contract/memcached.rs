@@ -103,7 +103,7 @@ async fn a_quota_is_reported_and_recovers() {
     );
     assert!(message.contains("quota"), "{message}");
     let raised = json!({"spec": {"hard": {"count/deployments.apps": "5"}}});
-    world.patch(crate::world::QUOTA, "tight", raised).await.unwrap();
+    world.patch(QUOTA, "tight", raised).await.unwrap();
     world.until(MEMCACHED, "cart", is_available).await;
 }
 
