@@ -101,7 +101,7 @@ words! {
         Invalid: "The API server rejects a managed resource as invalid. The message names the field."
             => "Correct the spec.",
         ApiError: "A write to the API server failed. The message is the API server's."
-            => "The operator retries automatically. If the reason persists, check the API server and its webhooks.",
+            => "The operator retries automatically. If the reason persists, check the API server and its webhooks, and kube-controller-manager if the status of a quota is unknown.",
         Paused: "The annotation workload-operator.example.com/paused is 'true', so the operator writes only the status."
             => "Remove the annotation to continue.",
         Finalizing: "The object is being deleted."

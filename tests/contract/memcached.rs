@@ -1,5 +1,7 @@
 //! Memcached: `cache.example.com/v1alpha1`.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::control_plane::ControlPlane;
@@ -117,6 +119,14 @@ async fn a_quota_whose_usage_is_not_counted_yet_stalls_nothing() {
     world.create(QUOTA, quota).await.unwrap();
     let status = format!("{}/new/status", QUOTA.path(&world.namespace));
     world.patch_at(&status, json!({"status": {"hard": hard}})).await.unwrap();
+    // Admission has its own cache, and nothing announces its changes.
+    let container = json!({"name": "probe", "image": "probe"});
+    let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [container]}});
+    let spec = json!({"selector": {"matchLabels": {"a": "b"}}, "template": template});
+    let probe = json!({"metadata": {"name": "probe"}, "spec": spec});
+    while world.dry_run(DEPLOYMENT, probe.clone()).await.is_ok() {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
     let _operator = world.start_operator().await;
     world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
     let told = world.until(MEMCACHED, "cart", |m| has_condition(m, "Degraded", "True")).await;

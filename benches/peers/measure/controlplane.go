@@ -59,7 +59,7 @@ func (a *api) size(path string) (bytes int, err error) {
 		uri := path + "?limit=5000&continue=" + next
 		page, err := a.get(uri)
 		// The API server's cache may need a while for what was written to etcd.
-		for tries := 1; apierrors.IsTimeout(err) && tries < 20; tries++ {
+		for begun := time.Now(); apierrors.IsTimeout(err) && time.Since(begun) < 2*time.Minute; {
 			page, err = a.get(uri)
 		}
 		if err != nil {

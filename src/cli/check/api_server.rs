@@ -315,7 +315,7 @@ pub(super) async fn dry_run_findings(target: &Target<'_>) -> Vec<Finding> {
 
 /// Returns whether the error is a judgement of the API server about the object, not a missing response.
 fn is_judgement(error: &Error) -> bool {
-    matches!(error.code(), Some(400 | 403 | 422))
+    matches!(error.code(), Some(400 | 403 | 422)) && !error.is_transient_refusal()
 }
 
 #[cfg(test)]

@@ -313,7 +313,7 @@ impl Check {
 
     /// Returns the finding of a failed request: skipped if the account has no permission, otherwise unknown.
     pub(super) fn unasked(&'static self, error: &crate::client::Error) -> Finding {
-        if error.is_forbidden() {
+        if error.is_forbidden() && !error.is_transient_refusal() {
             self.skip(format!("this account cannot read it: {error}"))
         } else {
             self.unknown(error.to_string())

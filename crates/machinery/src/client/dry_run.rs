@@ -60,7 +60,7 @@ pub enum RejectionCause {
     Conflict,
     /// The object or its namespace was deleted or is terminating.
     Gone,
-    /// The API server is busy or down. The next attempt can succeed.
+    /// The API server is busy or down, or refuses for a cause that passes. The next attempt can succeed.
     Transient,
     /// The write is invalid, forbidden, or denied by admission.
     Write,
@@ -150,7 +150,8 @@ impl Rejection {
             Some(409) => RejectionCause::Conflict,
             Some(404) => RejectionCause::Gone,
             Some(403) if error.is_namespace_terminating() => RejectionCause::Gone,
-            Some(429 | 500..) | None => RejectionCause::Transient,
+            Some(401 | 408 | 429 | 500..) | None => RejectionCause::Transient,
+            Some(_) if error.is_transient_refusal() => RejectionCause::Transient,
             Some(_) => RejectionCause::Write,
         };
         Rejection { message: error.to_string(), cause }
@@ -188,6 +189,22 @@ mod tests {
         let nodes = Kind::cluster_scoped("", "v1", "Node", "nodes");
         let scale = split(&nodes, "/api/v1/nodes/scale/scale");
         assert_eq!(scale, ("/api/v1/nodes/scale".to_owned(), "scale".to_owned()));
+    }
+
+    #[test]
+    fn a_rejection_has_a_cause() {
+        for (code, message, expected) in [
+            (409, "", RejectionCause::Conflict),
+            (404, "", RejectionCause::Gone),
+            (401, "", RejectionCause::Transient),
+            (500, "", RejectionCause::Transient),
+            (403, "not yet ready to handle request", RejectionCause::Transient),
+            (403, "exceeded quota: none", RejectionCause::Write),
+            (422, "spec.replicas: Invalid value", RejectionCause::Write),
+        ] {
+            let rejection = Rejection::of(&Error::api(code, "", message));
+            assert_eq!(rejection.cause, expected, "{code} {message}");
+        }
     }
 
     #[test]

@@ -242,17 +242,23 @@ impl Error {
             if message.contains("denied request: ") || message.contains("denied the request"))
     }
 
-    /// Returns whether admission refuses the request only until it has read what it decides by: its own caches, the
-    /// status of a new ResourceQuota, or the kind of an owner whose CustomResourceDefinition is new. The API server
-    /// has no separate reason for this, only the wording (k8s.io/apiserver, pkg/admission/plugin;
-    /// k8s.io/kubernetes, plugin/pkg/admission/gc).
-    pub fn is_admission_unready(&self) -> bool {
-        const WORDINGS: [&str; 3] = [
+    /// Returns whether the API server refuses the request for a cause that usually ends within seconds: admission has
+    /// not read what it decides by (its caches, a policy's parameters, the usage of a ResourceQuota, the new kind of an
+    /// owner), or an address or port could not be allocated. There is no separate reason for this, only the wording
+    /// (k8s.io/apiserver, pkg/admission/plugin; k8s.io/kubernetes, plugin/pkg/admission and
+    /// pkg/registry/core/service).
+    pub fn is_transient_refusal(&self) -> bool {
+        const WORDINGS: [&str; 7] = [
             "not yet ready to handle request",
+            "not yet synced to use for admission",
             "status unknown for quota: ",
             "because cannot find RESTMapping for ",
+            "at this time because there was an error enforcing limit ranges",
+            // For an address that is requested, it follows instead of the colon.
+            "failed to allocate IP: ",
+            "cannot allocate resources of type ",
         ];
-        matches!(self, Error::Api { code: 403, message, .. }
+        matches!(self, Error::Api { code: 403 | 422, message, .. }
             if WORDINGS.iter().any(|wording| message.contains(wording)))
     }
 

@@ -3,7 +3,7 @@
 //! The API server sends each object of a streaming list separately. To wake up for each takes as long as to decode it.
 //!
 //! Guarantees
-//! - A socket that receives less than [`BULK`] for [`POLLED_WINDOW`] passes on data when it arrives.
+//! - A socket that receives less than [`BULK`] for twice [`POLLED_WINDOW`] passes on data when it arrives.
 //! - While the socket is polled, data waits for at most one pause.
 
 use std::io::{self, ErrorKind, Read as _};
@@ -22,7 +22,7 @@ use tokio::time::{Instant, Sleep, sleep};
 use tower::ServiceExt;
 use tower::util::MapResponse;
 
-/// The rate of bulk data, in bytes per millisecond. A watch of many changes stays far below it.
+/// The rate of bulk data, in bytes per millisecond. A watch of many changes stays below it.
 const BULK: u128 = 4_000;
 /// The time over which the rate is measured.
 const WINDOW: Duration = Duration::from_millis(10);
@@ -270,6 +270,22 @@ mod tests {
         peer.write_all(b"later").await.unwrap();
         socket.read_exact(&mut received).await.unwrap();
         assert_eq!(&received, b"later");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_short_pause_of_the_peer_does_not_end_the_polling() {
+        let (mut socket, mut peer) = connected().await;
+        socket.polled().unwrap();
+        let mut socket = TokioIo::new(socket);
+        let bulk = vec![0; 500_000];
+        let mut received = bulk.clone();
+        let (wrote, read) = tokio::join!(peer.write_all(&bulk), socket.read_exact(&mut received));
+        wrote.unwrap();
+        read.unwrap();
+        timeout(10 * PAUSE, socket.read_exact(&mut received)).await.unwrap_err();
+        assert!(is_polled(socket.inner()));
+        timeout(2 * POLLED_WINDOW, socket.read_exact(&mut received)).await.unwrap_err();
+        assert!(!is_polled(socket.inner()));
     }
 
     #[tokio::test]

@@ -19,7 +19,8 @@ pub struct Name {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Class {
-    /// A network failure, 5xx, 429 or an admission that is not ready: retried with backoff.
+    /// A network failure, 5xx, 429 or a refusal that passes ([`client::Error::is_transient_refusal`]): retried with
+    /// backoff.
     Transient,
     /// Another client wrote first: retried soon, logged at debug level.
     Conflict,
@@ -44,7 +45,7 @@ impl Class {
             Some(409) if !error.conflicting_fields().is_empty() => Class::Forbidden,
             // The state that was read is out of date; the next reconcile reads the current state.
             Some(404 | 409) => Class::Conflict,
-            Some(403) if error.is_admission_unready() => Class::Transient,
+            Some(_) if error.is_transient_refusal() => Class::Transient,
             // Invalid requests are retried slowly: the policy, the namespace, the kind or the proxy that refuses them
             // can change.
             Some(400 | 403 | 405 | 406 | 413 | 415 | 422) => Class::Forbidden,
@@ -352,16 +353,40 @@ mod tests {
             assert_eq!(class, expected, "{code} {reason}");
         }
         assert_eq!(Class::of(&client::Error::Deadline(Duration::ZERO)), Class::Transient);
-        for message in [
-            "deployments.apps \"a\" is forbidden: not yet ready to handle request",
-            "services \"a\" is forbidden: status unknown for quota: new, resources: count/services",
-            "deployments.apps \"a\" is forbidden: cannot set blockOwnerDeletion in this case because cannot find \
-             RESTMapping for APIVersion example.com/v1 Kind App: no matches for kind \"App\" in version \
-             \"example.com/v1\"",
+        for (code, message) in [
+            (403, "deployments.apps \"a\" is forbidden: not yet ready to handle request"),
+            (
+                403,
+                "services \"a\" is forbidden: status unknown for quota: new, resources: count/services",
+            ),
+            (
+                403,
+                "deployments.apps \"a\" is forbidden: cannot set blockOwnerDeletion in this case because cannot \
+                   find RESTMapping for APIVersion example.com/v1 Kind App: no matches for kind \"App\"",
+            ),
+            (
+                422,
+                "deployments.apps \"a\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied \
+                   request: failed to configure binding: paramKind kind `v1, Kind=ConfigMap` not yet synced to use \
+                   for admission",
+            ),
+            (
+                422,
+                "Service \"a\" is invalid: spec.clusterIPs: Invalid value: null: failed to allocate IP: etcdserver: \
+                   leader changed",
+            ),
+            (
+                422,
+                "Service \"a\" is invalid: spec.ports[0].nodePort: Invalid value: 30000: cannot allocate resources \
+                   of type servicenodeports at this time",
+            ),
         ] {
-            let class = Class::of(&client::Error::api(403, "Forbidden", message));
+            let class = Class::of(&client::Error::api(code, "", message));
             assert_eq!(class, Class::Transient, "{message}");
         }
+        let taken = "Service \"a\" is invalid: spec.clusterIPs: Invalid value: [\"10.0.0.1\"]: failed to allocate IP \
+                     10.0.0.1: provided IP is already allocated";
+        assert_eq!(Class::of(&client::Error::api(422, "Invalid", taken)), Class::Forbidden);
         let twice = "failed to create typed patch object (ns/x; apps/v1, Kind=Deployment): errors:\n  \
                      .spec.template.spec.containers[name=\"a\"].env: duplicate entries for key [name=\"B\"]";
         let twice = client::Error::api(500, "", twice);

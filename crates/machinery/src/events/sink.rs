@@ -162,9 +162,9 @@ fn meaning(error: &Error, exists: bool) -> Meaning {
         Error::Api { code: 403, message, .. } if message.contains("it is being terminated") => {
             Meaning::Lost(Dropped::NamespaceGone)
         }
+        error if error.is_transient_refusal() => Meaning::Again(Duration::ZERO),
         // A quota of Events or a policy, not a missing permission.
         error if error.is_quota_exceeded() || error.is_denied() => Meaning::Lost(Dropped::Failed),
-        error if error.is_admission_unready() => Meaning::Again(Duration::ZERO),
         Error::Api { code: 403, .. } => Meaning::Lost(Dropped::Forbidden),
         Error::Api { code: 401 | 409 | 429 | 500.., retry_after, .. } => {
             Meaning::Again(retry_after.unwrap_or_default())

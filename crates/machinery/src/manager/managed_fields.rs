@@ -261,11 +261,11 @@ pub(super) type Unwanted<'a, C> = &'a (dyn Fn(&C, Foreign<'_>) -> Vec<Value> + S
 pub type Foreign<'a> = &'a dyn Fn(&str) -> bool;
 
 /// Returns whether the API server may have refused the write because of other managers' fields. This excludes refusals
-/// by admission. The API server returns 500 for two ports with the same node port (k8s.io/kubernetes,
+/// by admission and those that pass. The API server returns 500 for two ports with the same node port (k8s.io/kubernetes,
 /// pkg/registry/core/service/storage).
 fn may_be_hindered(error: &client::Error) -> bool {
     matches!(error.code(), Some(400 | 422 | 500))
-        && !(error.is_denied() || error.is_unmergeable())
+        && !(error.is_denied() || error.is_unmergeable() || error.is_transient_refusal())
         && !error.to_string().contains("failed calling webhook")
 }
 

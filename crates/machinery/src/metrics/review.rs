@@ -168,7 +168,7 @@ impl Reviews {
         self.client.review(kind, spec).await.map_err(|error| {
             // The error is not logged, because the response of the API server quotes the token.
             let resource = kind.resource();
-            let is_forbidden = matches!(error, Error::Api { code: 403, .. });
+            let is_forbidden = error.is_forbidden() && !error.is_transient_refusal();
             if is_forbidden && !self.is_reported.swap(true, Ordering::Relaxed) {
                 let remedy = self.client.identity().remedies().reviews;
                 tracing::error!(resource, "Cannot ask who may read metrics: {remedy}");
