@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use crate::client::{Client, Error};
+use crate::client::Client;
 use crate::object::Kind;
 
 /// Time for which a result is cached. A revoked token remains valid for up to this time.
