@@ -6,7 +6,7 @@
 #   hack/book.sh if-there    build it if mdBook is there, and say so if it is not
 #
 # Environment: XDG_CACHE_HOME.
-# Exit status: 0 done, 1 a link leads nowhere, 2 wrong usage, 3 install mdBook.
+# Exit status: 0 done, 1 a link leads nowhere, 2 wrong usage, 3 mdBook cannot be built.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=hack/lib/say.sh
@@ -17,7 +17,8 @@ readonly VERSION=0.5.4 BOOK=target/book
 cache_folder "mdbook/$VERSION"
 
 case ${1:-} in '' | if-there) ;; *) die 2 "unknown argument '$1'" ;; esac
-if mdbook=$(type -P mdbook) || mdbook=$(type -P "$CACHE_FOLDER/bin/mdbook"); then
+readonly mdbook=$CACHE_FOLDER/bin/mdbook
+if [[ -x $mdbook ]]; then
   :
 elif [[ ${1:-} == if-there ]]; then
   say 'NOT CHECKED: the documentation site and its links: hack/book.sh builds mdBook'
@@ -25,8 +26,7 @@ elif [[ ${1:-} == if-there ]]; then
 else
   say "building mdBook $VERSION (once; some minutes) ..."
   cargo install --quiet --locked --version "$VERSION" --root "$CACHE_FOLDER" --no-default-features --features search mdbook ||
-    die 3 "mdBook $VERSION cannot be built: install it, or let cargo reach a registry"
-  mdbook=$CACHE_FOLDER/bin/mdbook
+    die 3 "mdBook $VERSION cannot be built: let cargo reach a registry"
 fi
 rm -rf "$BOOK"
 "$mdbook" build docs >/dev/null 2>&1 || "$mdbook" build docs
@@ -48,7 +48,8 @@ for page in "$BOOK"/*.html; do
       status=1
     fi
   done < <(grep -oE '<a href="[^":]+"' "$page" | sed 's/^<a href="//; s/"$//' | sort -u)
-  sed -i -E "s#href=\"\.\./([^\"\#]*)\.html#href=\"../\1.md#g; s#href=\"\.\./([^\"]*)\"#href=\"$REPOSITORY/blob/main/\1\"#g" "$page"
+  sed -E -i.orig "s#href=\"\.\./([^\"\#]*)\.html#href=\"../\1.md#g; s#href=\"\.\./([^\"]*)\"#href=\"$REPOSITORY/blob/main/\1\"#g" "$page"
+  rm "$page.orig"
 done
 ((status == 0)) || exit 1
 say "$BOOK/index.html"

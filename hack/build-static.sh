@@ -15,9 +15,12 @@ host=$(rustc -vV | sed -n 's/^host: //p')
 cargo_home=${CARGO_HOME:-$HOME/.cargo}
 
 # No path of this machine in panics' messages, debug information or C's __FILE__.
-remap="--remap-path-prefix=$PWD=/source --remap-path-prefix=$cargo_home=/cargo"
-export RUSTFLAGS="-C target-feature=+crt-static $remap"
-export CFLAGS="-ffile-prefix-map=$PWD=/source -ffile-prefix-map=$cargo_home=/cargo"
+# Each path can have a space: cargo separates these flags by U+001F, and the crate `cc` reads quotes.
+printf -v CARGO_ENCODED_RUSTFLAGS '%s\x1f%s\x1f%s' -Ctarget-feature=+crt-static \
+  "--remap-path-prefix=$PWD=/source" "--remap-path-prefix=$cargo_home=/cargo"
+# shellcheck disable=SC2089,SC2090 # for the crate
+export CFLAGS="'-ffile-prefix-map=$PWD=/source' '-ffile-prefix-map=$cargo_home=/cargo'"
+export CARGO_ENCODED_RUSTFLAGS CC_SHELL_ESCAPED_FLAGS=1
 # mimalloc says when it was compiled (__DATE__, __TIME__); compilers take that from here.
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-0}
 export CARGO_INCREMENTAL=0

@@ -17,7 +17,7 @@ cd "$HACK_DIR/.."
 type -P rustup >/dev/null || die 3 "no rustup, which installs the oldest supported Rust: https://rustup.rs"
 rustup toolchain install --profile minimal "$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)"
 hack/deny.sh build
-cargo semver-checks --version >/dev/null 2>&1 ||
+[[ $(cargo semver-checks --version 2>/dev/null) == *" $SEMVER_CHECKS_VERSION" ]] ||
   cargo install --quiet --locked --version "$SEMVER_CHECKS_VERSION" cargo-semver-checks
 hack/book.sh >/dev/null
 hack/controlplane.sh build

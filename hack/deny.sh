@@ -7,8 +7,6 @@
 #   hack/deny.sh build       only build it
 #   hack/deny.sh if-there    check if cargo-deny is there, and say so if it is not
 #
-# It is looked for on PATH, then in the cache folder.
-#
 # Environment: XDG_CACHE_HOME.
 # Exit status: 0 in order, 2 wrong usage, any other: something is not in order, or cannot be built.
 set -euo pipefail
@@ -18,24 +16,25 @@ source hack/lib/say.sh
 readonly VERSION=0.20.2
 readonly DATABASE=https://github.com/RustSec/advisory-db
 cache_folder "cargo-deny/$VERSION"
-readonly CACHED=$CACHE_FOLDER
+readonly deny=$CACHE_FOLDER/bin/cargo-deny
 
 case ${1:-} in '' | build | if-there) ;; *) die 2 "unknown argument '$1'" ;; esac
 
-if deny=$(type -P cargo-deny) || deny=$(type -P "$CACHED/bin/cargo-deny"); then
+if [[ -x $deny ]]; then
   :
 elif [[ ${1:-} == if-there ]]; then
   say 'NOT CHECKED: licences, duplicates, sources and advisories: hack/deny.sh builds cargo-deny'
   exit 0
 else
   say "building cargo-deny $VERSION (once; some minutes) ..."
-  cargo install --quiet --locked --version "$VERSION" --root "$CACHED" cargo-deny
-  deny=$CACHED/bin/cargo-deny
+  cargo install --quiet --locked --version "$VERSION" --root "$CACHE_FOLDER" cargo-deny
 fi
 [[ ${1:-} != build ]] || exit 0
 
 "$deny" --locked check --hide-inclusion-graph bans licenses sources
-if timeout 20 git ls-remote --quiet "$DATABASE" HEAD >/dev/null 2>&1; then
+limit=()
+! type -P timeout >/dev/null || limit=(timeout 20) # macOS has none
+if "${limit[@]}" git ls-remote --quiet "$DATABASE" HEAD >/dev/null 2>&1; then
   "$deny" --locked check --hide-inclusion-graph advisories
 else
   say "NOT CHECKED: advisories: $DATABASE cannot be reached"

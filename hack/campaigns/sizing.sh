@@ -106,7 +106,7 @@ traffic() {
   local second
   for ((second = 0; second <= IDLE; second++)); do
     ss -Htnip state established | grep --no-group-separator -A 1 "pid=$PID," || true
-    sleep 1
+    ((second == IDLE)) || sleep 1
   done | awk '
     /pid=/ { at = $3; next }
     { bytes = 0

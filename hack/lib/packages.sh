@@ -1,20 +1,23 @@
 # shellcheck shell=bash
 # Installs Debian packages for their programs alone: no service of theirs starts, now or at the next boot.
 
-# install_packages PACKAGE...: as root. Fails as apt-get does, with its output.
-install_packages() {
-  local network=(-o Acquire::Retries=1 -o Acquire::http::Timeout=30) policy=/usr/sbin/policy-rc.d made='' status=0 package
+# install_packages PACKAGE...: as root. Fails as apt-get does, with its output. In a subshell, whose end, also by
+# a signal, removes the policy.
+install_packages() (
+  local network=(-o Acquire::Retries=1 -o Acquire::http::Timeout=30) policy=/usr/sbin/policy-rc.d lock status=0 package
+  exec {lock}<"${policy%/*}" && flock "$lock" # a second run waits, or the first would remove its policy
   # Maintainer scripts ask it before they start a service; 101 forbids that.
   if [[ ! -e $policy ]]; then
+    trap 'rm -f "$policy"' EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
     printf '#!/bin/sh\nexit 101\n' >"$policy"
     chmod 755 "$policy"
-    made=yes
   fi
   # Another engine's containerd or runc does as well, so nothing is removed.
   DEBIAN_FRONTEND=noninteractive apt-get "${network[@]}" update -qq &&
     DEBIAN_FRONTEND=noninteractive apt-get "${network[@]}" install -qq -y --no-install-recommends --no-remove "$@" ||
     status=$?
-  [[ -z $made ]] || rm -f "$policy"
   if [[ -d /run/systemd/system ]]; then
     for package in "$@"; do
       dpkg -L "$package" 2>/dev/null | sed -n 's#.*/systemd/system/\([^/]*\.service\)$#\1#p' |
@@ -22,4 +25,4 @@ install_packages() {
     done
   fi
   return "$status"
-}
+)
