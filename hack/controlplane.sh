@@ -577,7 +577,7 @@ try_apiserver() {
   # Pods reach the API server through the Service `kubernetes`, whose endpoint may not be loopback.
   [[ -z $REAL_NODES ]] || plugins+=,NodeRestriction
   [[ -z $REAL_NODES ]] || for_nodes=(
-    --authorization-mode=Node,RBAC
+    '--authorization-mode=Node,RBAC'
     --endpoint-reconciler-type=lease
     --kubelet-certificate-authority="$pki/ca.crt" --kubelet-preferred-address-types=InternalIP
     --kubelet-client-certificate="$pki/server.crt" --kubelet-client-key="$pki/server.key"

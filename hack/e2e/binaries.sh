@@ -23,13 +23,13 @@ source "$HACK_DIR/lib/assets.sh"
 main() {
   case ${1:-}:${2:-} in
     build:)
-      set_assets_dir
+      set_assets_dir ''
       trap on_exit EXIT
       # shellcheck disable=SC2046 # one word per binary
       require_binaries $(awk '{ print $1 }' <<<"$RECIPES")
       ;;
     which:?*)
-      set_assets_dir
+      set_assets_dir ''
       find_binary "$2" || die 1 "$2 is not built yet: hack/e2e/binaries.sh build"
       printf '%s\n' "$FOUND"
       ;;

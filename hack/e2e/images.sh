@@ -135,8 +135,8 @@ build_operator() {
     --volume "$cargo:/cargo:ro" --volume "$rustup:/rustup:ro")
   # Does this machine's toolchain work as an image at all?
   printf 'FROM localhost/machine\nRUN cargo --version && cc --version\n' >"$DIR/trial.Dockerfile"
-  buildah bud --isolation chroot -t machine -f hack/e2e/machine.Dockerfile "$machine" &&
-    buildah bud --isolation chroot "${mounts[@]}" -t trial -f "$DIR/trial.Dockerfile" "$DIR/roots/pause" ||
+  { buildah bud --isolation chroot -t machine -f hack/e2e/machine.Dockerfile "$machine" &&
+    buildah bud --isolation chroot "${mounts[@]}" -t trial -f "$DIR/trial.Dockerfile" "$DIR/roots/pause"; } ||
     die 3 "this machine's toolchain does not work in an image: $(tail -n 3 "$DIR/log/images.log")"
   buildah bud --isolation chroot --build-arg RUST_IMAGE=localhost/machine "${mounts[@]}" \
     --volume "$target:/source/target" -t "$OPERATOR_IMAGE" . ||

@@ -40,6 +40,7 @@ main() {
   show_removal
 }
 
+# shellcheck disable=SC2153 # hack/e2e.sh exports BEGIN
 line() { printf '%6ss  %-46s %s\n' "$(since "$BEGIN")" "$1" "${2:-}"; }
 
 # The step's sentence, then what helps to find out why.

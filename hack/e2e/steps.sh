@@ -8,6 +8,7 @@ readonly SYSTEM=workload-operator-system OPERATOR=workload-operator
 readonly CACHES=e2e-caches EXAMPLES=e2e-examples
 readonly CACHE=memcached-sample
 readonly PATIENCE=300 # seconds for any one step, generous for a busy machine
+# shellcheck disable=SC2034 # inside.sh reads it
 readonly TOO_SLOW=5 # seconds for one small request; less than the operator has to renew its Lease
 readonly PHASE_READS=40 # of the reading client, before and after each change
 
@@ -43,6 +44,7 @@ prove_machine() {
   done
   kubectl -n "$CACHES" delete -f hack/e2e/canary.yaml --timeout="${PATIENCE}s" >/dev/null
   wait_until "the canary is gone" nothing_left "$CACHES" pods -l app=canary
+  # shellcheck disable=SC2034 # inside.sh reads it
   MACHINE_PROVED=yes
   : >"$DIR/log/answers" # from now on it counts
   line "pods run, without the operator" "on each node, reached by address, Service and name"
@@ -234,10 +236,10 @@ shows_metrics() {
   local metrics name value
   metrics=$(client http "$1" 9150 /metrics) || fail "the exporter of $1 does not answer"
   for value in 'memcached_up 1' 'memcached_current_items 100000'; do
-    grep -qx "$value" <<<"$(sed 's/1e+05/100000/' <<<"$metrics")" || fail "the exporter of $1 does not say $value"
+    grep -qx "$value" <<<"${metrics//1e+05/100000}" || fail "the exporter of $1 does not say $value"
   done
   for name in $(grep -ho 'memcached_[a-z_]*{' artifacts/components/memcached-monitoring/*.{yaml,json} | tr -d '{' | sort -u); do
-    grep -q "^$name[{ ]" <<<"$metrics" || fail "the exporter of $1 has no series $name"
+    grep -q "^${name}[{ ]" <<<"$metrics" || fail "the exporter of $1 has no series $name"
   done
   line "metrics of memcached by its exporter" "memcached_up 1, and each series of alerts and dashboard"
 }

@@ -15,7 +15,8 @@ say() { printf '%s\n' "$*" >&2; }
 die() {
   local status=$1
   shift
-  DIED=yes # for traps: this end has a reason that was said
+  # shellcheck disable=SC2034 # for traps: this end has a reason that was said
+  DIED=yes
   [[ -z ${REASON_FILE:-} ]] || printf '%s\n' "$*" >"$REASON_FILE"
   [[ -n ${REASON_FILE:-} && $status == 3 ]] || say "${0##*/}: $*"
   exit "$status"
@@ -35,6 +36,7 @@ cache_folder() {
   local cache=${XDG_CACHE_HOME:-${HOME:+$HOME/.cache}}
   [[ -n $cache ]] || die 3 "neither HOME nor XDG_CACHE_HOME is set; set XDG_CACHE_HOME to a folder for what is built once"
   [[ $cache == /* ]] || cache=$PWD/$cache
+  # shellcheck disable=SC2034 # for the caller
   CACHE_FOLDER=$cache/workload-operator/$1
 }
 

@@ -57,6 +57,7 @@ build_tool() {
   trap end_build EXIT
   trap 'exit 130' INT
   trap 'exit 143' TERM
+  # shellcheck disable=SC2153 # the script sets PACKAGE
   version=$(awk -v package="$PACKAGE/" '{ sub(/^require /, "") }
     $2 ~ /^v[0-9]/ && index(package, $1 "/") == 1 { print $2; exit }' "$HACK_DIR/$TOOL/go.mod")
   started=$(now_us)
