@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what .ci/run needs beside Rust, Go and git to leave nothing unchecked, as STRICT=1 demands: the
-# oldest supported Rust, cargo-deny, cargo-semver-checks, mdBook, helm, the OLM programs, the oldest supported
-# Kubernetes, an earlier version of the operator, and Debian's packages prometheus and those of hack/e2e.sh.
+# oldest supported Rust, cargo-deny, cargo-semver-checks, mdBook, actionlint, helm, the OLM programs, the
+# oldest supported Kubernetes, an earlier version of the operator, and Debian's packages prometheus
+# and shellcheck, and those of hack/e2e.sh.
 #
 #   hack/ci-tools.sh    needs rustup, and root (or sudo) for the packages; an hour, once per user
 #
@@ -20,6 +21,7 @@ hack/deny.sh build
 [[ $(cargo semver-checks --version 2>/dev/null) == *" $SEMVER_CHECKS_VERSION" ]] ||
   cargo install --quiet --locked --version "$SEMVER_CHECKS_VERSION" cargo-semver-checks
 hack/book.sh >/dev/null
+hack/lint.sh build
 hack/controlplane.sh build
 hack/controlplane.sh build --kubernetes-version "$(hack/controlplane.sh versions | head -n 1)"
 hack/helm.sh build
@@ -28,7 +30,8 @@ hack/campaigns/upgrade.sh build
 # shellcheck source=hack/e2e/machine.sh
 source hack/e2e/machine.sh
 packages=$(missing_packages)
-type -P promtool >/dev/null || packages+=prometheus
+type -P promtool >/dev/null || packages+='prometheus '
+type -P shellcheck >/dev/null || packages+='shellcheck '
 if [[ -n $packages ]]; then
   type -P apt-get >/dev/null || die 3 "missing, and no apt-get to install them: what Debian has in the packages $packages"
   as_root=()
