@@ -6,19 +6,21 @@
 #
 # An image in which nothing tells where or when it was built:
 #
-#   docker buildx build --build-arg RUST_IMAGE=docker.io/library/rust@sha256:... \
+#   docker buildx build --build-context toolchain=docker-image://docker.io/library/rust@sha256:... \
 #     --build-arg SOURCE_DATE_EPOCH="$(git log -1 --format=%ct)" \
 #     --output type=image,name=REGISTRY/IMAGE,rewrite-timestamp=true .
-#   buildah build --build-arg RUST_IMAGE=docker.io/library/rust@sha256:... \
+#   buildah build --build-context toolchain=docker-image://docker.io/library/rust@sha256:... \
 #     --timestamp "$(git log -1 --format=%ct)" -t REGISTRY/IMAGE .
 #
-# RUST_IMAGE needs cargo, a C compiler and the C library's static archive, as the official
+# The toolchain needs cargo, a C compiler and the C library's static archive, as the official
 # Debian images have. A tag moves; for a release pass a digest. BASE_IMAGE is what the binary is
 # put into. FEATURES are cargo features: `otel` sends spans to a collector (docs/CONNECTIONS.md).
-ARG RUST_IMAGE=docker.io/library/rust:1.95-slim-bookworm
 ARG BASE_IMAGE=scratch
 
-FROM ${RUST_IMAGE} AS build
+# Dependabot does not update an image that an ARG names.
+FROM docker.io/library/rust:1.95-slim-bookworm AS toolchain
+
+FROM toolchain AS build
 # The time that files get in the image. The binary holds none.
 ARG SOURCE_DATE_EPOCH=0
 ARG FEATURES=
@@ -26,7 +28,9 @@ ARG FEATURES=
 ARG REVISION=unknown
 WORKDIR /source
 COPY . .
-RUN FEATURES="$FEATURES" REVISION="$REVISION" hack/build-static.sh /image/workload-operator \
+# The dependencies stay compiled for the next build.
+RUN --mount=type=cache,target=/source/target,sharing=locked \
+    FEATURES="$FEATURES" REVISION="$REVISION" hack/build-static.sh /image/workload-operator \
  && cp LICENSE /image/ \
  && find /image -exec touch --date="@$SOURCE_DATE_EPOCH" {} +
 

@@ -119,7 +119,7 @@ make_operator() {
   save "$NEXT_OPERATOR_IMAGE"
 }
 
-# The Dockerfile's RUST_IMAGE is this machine: its compiler, C library and Rust toolchain, mounted.
+# The Dockerfile's toolchain is this machine: its compiler, C library and Rust toolchain, mounted.
 # What cargo built stays in the cache folder, so that a second build is quick.
 build_operator() {
   local machine=$DIR/roots/machine cargo=${CARGO_HOME:-$HOME/.cargo} rustup=${RUSTUP_HOME:-$HOME/.rustup}
@@ -138,7 +138,7 @@ build_operator() {
   { buildah bud --isolation chroot -t machine -f hack/e2e/machine.Dockerfile "$machine" &&
     buildah bud --isolation chroot "${mounts[@]}" -t trial -f "$DIR/trial.Dockerfile" "$DIR/roots/pause"; } ||
     die 3 "this machine's toolchain does not work in an image: $(tail -n 3 "$DIR/log/images.log")"
-  buildah bud --isolation chroot --build-arg RUST_IMAGE=localhost/machine "${mounts[@]}" \
+  buildah bud --isolation chroot --build-context toolchain=container-image://localhost/machine "${mounts[@]}" \
     --volume "$target:/source/target" -t "$OPERATOR_IMAGE" . ||
     die 1 "building the operator's image failed: $(tail -n 15 "$DIR/log/images.log")"
   [[ -z ${SUDO_USER:-} ]] || chown -R "$SUDO_USER:" "$target"

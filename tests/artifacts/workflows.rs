@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::packages::{names_in, read};
 
 /// Other commands with which a step can begin.
-const RUNNERS: [&str; 6] = ["sudo", "umask", "printf", "gh", "cargo", "KUBERNETES_VERSIONS=all"];
+const RUNNERS: [&str; 6] = ["sudo", "rustup", "printf", "gh", "cargo", "KUBERNETES_VERSIONS=all"];
 
 #[test]
 fn each_step_runs_a_script_that_exists() {
@@ -34,6 +34,27 @@ fn each_step_runs_a_script_that_exists() {
         }
     }
     assert!(scripts > 8, "{scripts} scripts");
+}
+
+/// Dependabot updates the images alone.
+#[test]
+fn workflows_use_the_rust_of_the_images() {
+    let manifest = read("Cargo.toml");
+    let oldest = manifest.lines().find_map(|line| line.strip_prefix("rust-version = ")).unwrap();
+    let of_image = |file: &str| {
+        let text = read(file);
+        let (_, tag) = text.split_once("FROM docker.io/library/rust:").expect(file);
+        tag.split_once('-').unwrap().0.to_owned()
+    };
+    let version = of_image("Dockerfile");
+    assert_eq!(version, of_image("template/Dockerfile"));
+    let known = [format!("{version}.0"), oldest.trim_matches('"').to_owned()];
+    for file in names_in(".github/workflows") {
+        for line in read(&format!(".github/workflows/{file}")).lines() {
+            let Some((_, named)) = line.split_once("RUSTUP_TOOLCHAIN: ") else { continue };
+            assert!(known.iter().any(|one| one == named.trim_matches('\'')), "{file}: {line}");
+        }
+    }
 }
 
 /// A tag can be moved to other code, a commit cannot. Dependabot reads the version from the comment.
