@@ -35,7 +35,11 @@ fi
 limit=()
 ! type -P timeout >/dev/null || limit=(timeout 20) # macOS has none
 if "${limit[@]}" git ls-remote --quiet "$DATABASE" HEAD >/dev/null 2>&1; then
-  "$deny" --locked check --hide-inclusion-graph advisories
+  # Those of each lock file, as the fuzz targets have one of their own.
+  git ls-files '*Cargo.lock' | while read -r lock; do
+    "$deny" --locked --manifest-path "$PWD/${lock%.lock}.toml" check --config "$PWD/deny.toml" \
+      --hide-inclusion-graph advisories
+  done
 else
   say "NOT CHECKED: advisories: $DATABASE cannot be reached"
   # Where this is the whole job, a check that was not made has failed.

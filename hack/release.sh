@@ -3,11 +3,12 @@
 # files, bit for bit.
 #
 #   hack/release.sh VERSION [--key FILE] [--output FOLDER]   into FOLDER (default dist/VERSION)
-#   hack/release.sh placeholders                             list the values of release.env and Cargo.toml to replace
+#   hack/release.sh placeholders                             list the values that have to be replaced first
 #
 # VERSION is that of Cargo.toml, and has a section in CHANGELOG.md. Nothing may be changed beside the commit.
-# hack/release/index.sh joins the releases of several machines into one. FILE is a private key (PEM: ECDSA P-256 or RSA), with which each file is signed; `openssl dgst -sha256
-# -verify` and `cosign verify-blob --key` check the signatures.
+# hack/release/index.sh joins the releases of several machines into one. FILE is a private key (PEM: ECDSA P-256
+# or RSA), with which hack/release/sign.sh signs each file; `openssl dgst -sha256 -verify` and `cosign
+# verify-blob --key` check the signatures.
 #
 #   workload-operator-VERSION-linux-ARCH       the static binary
 #   workload-operator-VERSION-linux-ARCH.oci.tar   the image; `image.digest` is that of its manifest
@@ -74,7 +75,7 @@ main() {
   step "the chart" pack "$OUTPUT/workload-operator-$VERSION.tgz" artifacts/helm workload-operator
   step "the bundle" make_bundle
   step "checksums and provenance" make_provenance
-  [[ -z $KEY ]] || step "signatures" sign
+  [[ -z $KEY ]] || step "signatures" "$HACK_DIR/release/sign.sh" "$OUTPUT" "$KEY"
   mkdir -p "${TARGET%/*}"
   rm -rf "$TARGET"
   cd / && cp -r "$OUTPUT" "$TARGET"
@@ -98,7 +99,11 @@ is_in_order() {
   [[ -z $(list_placeholders) ]] || die 2 "there are still placeholders: $(list_placeholders | tr '\n' ' ')"
 }
 
-list_placeholders() { grep -hE '^([A-Z]+|repository) ?=.*\<example\.com\>' release.env Cargo.toml || true; }
+# In all files but those in artifacts, which replace_placeholders changes in the release.
+list_placeholders() {
+  git grep -nE '^IMAGE=.*example\.com|https://example\.com/workload-operator|maintainers@example\.com' \
+    -- ':!artifacts' ":!hack/${0##*/}" || true
+}
 
 # Sets CYCLONEDX and ABOUT, and builds them if they are missing.
 find_tools() {
@@ -128,6 +133,7 @@ replace_placeholders() {
       s#https://example.com/workload-operator#$REPOSITORY#; s#maintainers@example.com#$CONTACT#"
   sed -i "s#^  repository: \"\"\$#  repository: $IMAGE#" "$chart/values.yaml"
   grep -q "^  repository: $IMAGE\$" "$chart/values.yaml" || die 1 "values.yaml has no empty repository to replace"
+  sed -i "s#^  artifacthub.io/images: |\$#&\n    - {name: workload-operator, image: $IMAGE:$VERSION}#" "$chart/Chart.yaml"
   printf 'home: %s\nsources: [%s]\nmaintainers: [{name: workload-operator, email: %s}]\n' \
     "$REPOSITORY" "$REPOSITORY" "$CONTACT" >>"$chart/Chart.yaml"
 }
@@ -220,12 +226,6 @@ $subjects
 }
 END
   { cat "$WORK/sums" && sha256sum provenance.intoto.json; } >SHA256SUMS
-}
-
-sign() {
-  local file
-  cd "$OUTPUT"
-  for file in *; do openssl dgst -sha256 -sign "$KEY" "$file" | base64 --wrap=0 >"$file.sig"; done
 }
 
 main "$@"

@@ -4,15 +4,14 @@
 #
 #   hack/release/index.sh OUTPUT FOLDER...    OUTPUT is made; FOLDERs are results of hack/release.sh
 #
-# Environment: KEY, a file with a private key (PEM), with which each file is signed as hack/release.sh --key does.
-#
 #   workload-operator-VERSION.oci.tar    the image index, of the images in all FOLDERs
 #   image.digest                         that of the index
-#   install.yaml                         names the index by its digest
+#   install.yaml, images.txt             name the index by its digest
 #   SHA256SUMS                           of all files
 #
-# The other files are those of the FOLDERs. What does not depend on an architecture must be the same in each.
-# Needs: buildah, and a FOLDER of this machine's architecture.
+# The other files are those of the FOLDERs. What does not depend on an architecture must be the same in each. No
+# program of the release is run: the job that signs it may run this, too.
+# Needs: buildah.
 set -euo pipefail
 
 HACK_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -38,7 +37,7 @@ for folder in "$@"; do
     name=${file##*/}
     case $name in
       *.oci.tar) store manifest add index "oci-archive:$file" >/dev/null && cp "$file" "$WORK/out/" ;;
-      image.digest | install.yaml | SHA256SUMS | *.sig) ;;
+      image.digest | SHA256SUMS | *.sig) ;;
       # The libraries differ, and with them the bill of materials.
       sbom.cdx.json | THIRD-PARTY-NOTICES.txt | provenance.intoto.json) cp "$file" "$WORK/out/${folder##*/}-$name" ;;
       *)
@@ -54,15 +53,11 @@ store manifest push --all index "oci:$WORK/index:$VERSION" >/dev/null
 sed -n 's/.*"digest":"\(sha256:[0-9a-f]*\)".*/\1/p' "$WORK/index/index.json" >"$WORK/out/image.digest"
 tar --create --directory "$WORK/index" --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner \
   --mode='u=rwX,go=rX' --format=ustar --file "$WORK/out/workload-operator-$VERSION.oci.tar" .
-ARCH=$(uname -m | sed 's/x86_64/amd64/; s/aarch64/arm64/')
 # Artifacts of a workflow arrive without their modes.
 chmod 755 "$WORK/out/workload-operator-$VERSION-linux-"*[!r]
-"$WORK/out/workload-operator-$VERSION-linux-$ARCH" manifests \
-  --image "$IMAGE:$VERSION@$(<"$WORK/out/image.digest")" >"$WORK/out/install.yaml"
+sed -i "s#$IMAGE:$VERSION\>#&@$(<"$WORK/out/image.digest")#" "$WORK/out/install.yaml" "$WORK/out/images.txt"
+grep -qF "$IMAGE:$VERSION@sha256:" "$WORK/out/install.yaml" || die 1 "install.yaml does not name $IMAGE:$VERSION"
 (cd "$WORK/out" && sha256sum -- * >"$WORK/sums" && mv "$WORK/sums" SHA256SUMS)
-if [[ -n ${KEY:-} ]]; then
-  for file in "$WORK"/out/*; do openssl dgst -sha256 -sign "$KEY" "$file" | base64 --wrap=0 >"$file.sig"; done
-fi
 mkdir -p "$(dirname "$OUTPUT")"
 cp -r "$WORK/out" "$OUTPUT"
 say "$OUTPUT holds the release for $# architectures"
