@@ -251,6 +251,7 @@ fn unknown_and_invalid_chart_values_are_refused() {
         ("serviceAccount.create=false", "serviceAccount"),
         ("crds.keep=perhaps", "keep"),
         ("networkPolicy.apiServerPorts={}", "apiServerPorts"),
+        ("extraVolumeMounts[0].name=ca", "mountPath"),
     ] {
         let refused = helm.template(&["--set", wrong]).unwrap_err();
         assert!(refused.contains(named) && refused.contains("schema"), "{wrong}: {refused}");
@@ -321,6 +322,35 @@ fn disabled_objects_are_not_rendered_or_referenced() {
             .map(|crd| crd["metadata"]["annotations"]["helm.sh/resource-policy"].as_str())
             .collect();
         assert_eq!(policies, [policy; 3]);
+    }
+}
+
+#[test]
+fn given_labels_of_scrapers_replace_the_default() {
+    let Some(helm) = Helm::find("the labels of namespaces that may scrape") else { return };
+    let values = "networkPolicy.metricsNamespaceLabels.team=metrics";
+    let all = helm.template(&["--set", values]).unwrap();
+    let policy = all.iter().find(|object| object["kind"] == "NetworkPolicy").unwrap();
+    let scrapers = &policy["spec"]["ingress"][0]["from"][0]["namespaceSelector"];
+    assert_eq!(scrapers, &json!({"matchLabels": {"team": "metrics"}}));
+}
+
+#[test]
+fn extra_volumes_are_mounted_next_to_the_certificate() {
+    let Some(helm) = Helm::find("the chart's extra volumes") else { return };
+    let extra = "extraVolumes[0].name=ca,extraVolumes[0].configMap.name=collector-ca,\
+                 extraVolumeMounts[0].name=ca,extraVolumeMounts[0].mountPath=/ca";
+    for (certificate, count) in [(false, 1), (true, 2)] {
+        let values = format!("{extra},metrics.tls.enabled={certificate}");
+        let all = helm.template(&["--set", &values]).unwrap();
+        let deployment = all.iter().find(|object| object["kind"] == "Deployment").unwrap();
+        let pod = &deployment["spec"]["template"]["spec"];
+        let volumes = pod["volumes"].as_array().unwrap();
+        let mounts = pod["containers"][0]["volumeMounts"].as_array().unwrap();
+        assert_eq!((volumes.len(), mounts.len()), (count, count));
+        let volume = json!({"name": "ca", "configMap": {"name": "collector-ca"}});
+        assert_eq!(volumes.last(), Some(&volume));
+        assert_eq!(mounts.last(), Some(&json!({"name": "ca", "mountPath": "/ca"})));
     }
 }
 
