@@ -26,6 +26,7 @@ use crate::workload::observer::{Inputs, Observer};
 use crate::workload::pod::{BY_MEMCACHED, Pod};
 use crate::workload::reason::Reason;
 use crate::workload::reconciliation::Reconciliation;
+use crate::workload::sentence::{counted, share};
 use crate::workload::services::{ServicePort, ServiceSpec, TargetPort};
 use crate::workload::{
     Amount, BudgetSpec, DeploymentSpec, Found, PodMeta, PodTemplate, REVISIONS, RollingUpdate,
@@ -227,12 +228,14 @@ fn available(memcached: &Memcached, found: &Found<'_, DeploymentSpec>) -> Wanted
         let message = "Waiting for the Deployment controller";
         return Type::Available.is(condition::Status::Unknown, Reason::Reconciling, message);
     }
-    // Only available pods count, not the last write or its observation by the controller.
+    // Only available pods count, not the last write or its observation by the controller. Admission can change the
+    // number of replicas.
     let count = deployment.status.available_replicas;
+    let size = if found.is_as_desired { deployment.spec.replicas } else { size };
     if count >= size {
-        let message = format!(
-            "Deployment for custom resource ({name}) with {size} replicas created successfully"
-        );
+        let replicas = counted(usize::try_from(size).unwrap_or(0), "replica", "replicas");
+        let message =
+            format!("Deployment for custom resource ({name}) with {replicas} created successfully");
         return Type::Available.is(condition::Status::True, Reason::Reconciling, message);
     }
     if let Some(why) = &found.failure {
@@ -240,7 +243,7 @@ fn available(memcached: &Memcached, found: &Found<'_, DeploymentSpec>) -> Wanted
             format!("Failed to update the size for the custom resource ({name}): ({why})");
         return Type::Available.is(no, Reason::Resizing, message);
     }
-    let message = format!("{count} of {size} replicas are available");
+    let message = share(count, size, "replica", ["is", "are"], "available");
     Type::Available.is(no, Reason::Reconciling, message)
 }
 
@@ -287,6 +290,7 @@ async fn apply(
 ) -> Result<Health, Problem> {
     if !run.finalizer(FINALIZER).await? {
         // Nothing is created without the finalizer.
+        pace.refused(cx.key());
         return Ok(run.observe(|_| Inputs::default()).await);
     }
     let given = pace.give(cx, settings, wanted)?;
@@ -317,7 +321,12 @@ fn nodes(cx: &Context<Memcached>) -> Result<Vec<InternedStr>, Problem> {
 ///
 /// # Errors
 /// If the report fails.
-pub async fn finalize(memcached: Arc<Memcached>, cx: Context<Memcached>) -> Result<(), Problem> {
+pub async fn finalize(
+    memcached: Arc<Memcached>,
+    cx: Context<Memcached>,
+    pace: Pace,
+) -> Result<(), Problem> {
+    pace.forget(cx.key());
     if finalizing(&memcached, true, Time::now()) == memcached.status {
         return Ok(());
     }

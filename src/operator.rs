@@ -257,7 +257,10 @@ fn memcached(manager: Manager, args: &WorkloadArgs, pace: Pace, observer: Observ
                 .index(Pod::index())
         })
         .watches::<Pod>(|pod| pod.memcached().into_iter().collect())
-        .cleanup(memcached::FINALIZER, memcached::finalize)
+        .cleanup(memcached::FINALIZER, {
+            let pace = settings.1.clone();
+            move |memcached, cx| memcached::finalize(memcached, cx, pace.clone())
+        })
         // If the operator's own namespace is being deleted, the operator removes finalizers as it ends.
         .on_shutdown("the release of Memcacheds", move |parts| {
             let (memcacheds, client) = (parts.store()?, parts.client());

@@ -208,6 +208,7 @@ fn place(reason: Reason) -> &'static str {
         | Reason::ContainersNotReady
         | Reason::PodsUnschedulable
         | Reason::NodeNotReady
+        | Reason::PodsTerminating
         | Reason::PodsEvicted
         | Reason::NodesTainted
         | Reason::RolloutPaused => "Ready, Degraded; Event, Warning",

@@ -26,7 +26,7 @@ use crate::memcached::{FINALIZER, Memcached};
 use crate::object::{Kind, ObjectKey, Resource};
 use crate::workload::{
     Answer, Child, Context, DaemonSet, Deployment, Evidence, Health, PAUSED, PodState, Progress,
-    Reason, Workload, diagnostics,
+    Reason, Time, Workload, diagnostics,
 };
 
 /// Diagnoses, prints, and returns the exit code.
@@ -237,7 +237,7 @@ fn as_text(kind: KindName, key: &ObjectKey, facts: &Facts, diagnosis: &Diagnosis
     }
     for pod in &facts.pods {
         let (name, node) = (one_line(pod.name()), one_line(pod.node().unwrap_or("no node")));
-        let line = format!("  pod {name}  {node}  {}\n", one_line(&pod.state()));
+        let line = format!("  pod {name}  {node}  {}\n", one_line(&pod.state(Time::now())));
         text.push_str(&line);
     }
     text
@@ -249,7 +249,7 @@ fn as_json(kind: KindName, key: &ObjectKey, facts: &Facts, diagnosis: &Diagnosis
     let conditions: Vec<&Value> = conditions(&facts.object).collect();
     let pods = facts.pods.iter();
     let pods: Vec<Value> = pods
-        .map(|pod| json!({"name": pod.name(), "node": pod.node(), "state": pod.state()}))
+        .map(|pod| json!({"name": pod.name(), "node": pod.node(), "state": pod.state(Time::now())}))
         .collect();
     let answer = json!({
         "kind": kind.kind().kind, "namespace": &**key.namespace(), "name": &**key.name(),
@@ -372,8 +372,7 @@ fn of_child(facts: &Facts) -> Option<Diagnosis> {
         ..Context::default()
     };
     let health = facts.child.as_ref()?.health(&context);
-    let blocked = health.trouble().is_some() || health.reason == Reason::NoMatchingNodes;
-    blocked.then(|| Diagnosis::of(health.reason, health.message))
+    health.trouble().is_some().then(|| Diagnosis::of(health.reason, health.message))
 }
 
 /// Returns the operator's condition, for use if nothing closer to the origin is known.

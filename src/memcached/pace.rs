@@ -2,12 +2,17 @@
 //!
 //! Guarantees
 //! - A bounded number of Memcacheds, at least 1, gets the administrator's new image at a time, in the order of
-//!   namespace and name. Each counts until all of its pods run the image and are available, so an image that
-//!   does not start reaches only these. A Memcached whose Deployment cannot be written returns its turn.
-//! - The others keep the images of their Deployment and report this. The rest of their spec applies at once.
+//!   namespace and name. Each keeps its turn until all of its pods run the image and are available. If the image
+//!   crashes or cannot be pulled, it keeps the turn until that is solved, so such an image reaches only these.
+//! - No Memcached can stop the others. A turn ends with the deadline of its Deployment if its pods fail for another
+//!   reason, or if a user has changed its spec since. A turn that is not used, or whose write is refused, passes to
+//!   the next Memcached.
+//! - The others keep the images of their Deployment and name those that have the turns. The rest of their spec
+//!   applies at once.
 //! - The bound holds for concurrent reconciles and after a restart: the Deployments show the rollouts.
-//! - A Memcached without a cache to lose does not wait: a new one, and one without pods. The same applies if
-//!   its user replaces the pods by adding or removing the exporter, and to an image of its own.
+//! - A Memcached without a cache to lose takes no turn: a new one, one without pods, and one that had a problem
+//!   before. The same applies if its user replaces the pods by adding or removing the exporter, and to an image of
+//!   its own. A Memcached whose own rollout is in progress waits until it is complete.
 //! - A paused Memcached takes no turn.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -22,10 +27,12 @@ use super::{Images, MEMCACHED, Memcached, Settings, Spec, desired};
 use crate::controller::{Action, Problem};
 use crate::manager::Context;
 use crate::object::{InternedStr, Object, ObjectKey};
-use crate::workload::Deployment;
 use crate::workload::custom_resource::is_paused;
 use crate::workload::health::Health;
 use crate::workload::labels::are_of_same;
+use crate::workload::progress::reported;
+use crate::workload::sentence::{counted, join};
+use crate::workload::{ChildCondition, Deployment};
 
 /// Time until a waiting Memcached is reconciled again.
 const AGAIN: Duration = Duration::from_secs(5);
@@ -35,6 +42,15 @@ const LATER: Duration = Duration::from_secs(60);
 const REFUSED: Duration = Duration::from_secs(300);
 /// Maximum time between two scans of all Memcacheds while some wait.
 const LOOK: Duration = Duration::from_secs(1);
+/// Time without a scan after which the turns are derived from the Deployments again: nobody waited, or another
+/// process led.
+const OUTDATED: Duration = Duration::from_secs(60);
+/// Time after which a turn that a Memcached has not taken passes to the next one.
+const UNCLAIMED: Duration = Duration::from_secs(30);
+/// Kubernetes' default of `progressDeadlineSeconds`.
+const DEADLINE: u64 = 600;
+/// Maximum number of names in a message.
+const NAMED: usize = 3;
 
 /// Maximum number of Memcacheds that get new images at a time (`--max-image-rollouts`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,10 +95,33 @@ pub struct Rollouts {
 enum Standing {
     /// It needs no turn.
     Idle,
-    /// It has the images, but not all of its pods run them.
-    Rolling,
+    /// It has the images, and the rollout of its Deployment is in progress.
+    Rolling(Rolling),
     /// It needs a turn, and keeps these images until then.
     Waiting(Images),
+    /// It keeps these images until its own rollout is complete, and then needs a turn.
+    Unready(Images),
+}
+
+/// A rollout of an image of the administrator's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Rolling {
+    /// The generation of the Memcached.
+    generation: i64,
+    /// True if the status names a container that crashes or cannot be pulled with such an image.
+    fails: bool,
+    /// True if the Deployment's deadline has passed.
+    late: bool,
+    /// The longest time of the rollout: a deadline for each pod.
+    longest: Duration,
+}
+
+/// The turn of a Memcached.
+#[derive(Debug)]
+struct Turn {
+    since: Instant,
+    /// The rollout, once it is seen.
+    rolling: Option<Rolling>,
 }
 
 /// Images that were applied, and the images after admission.
@@ -95,12 +134,12 @@ struct Turns {
     looked: Option<Instant>,
     /// Number of Memcacheds that run an image of the administrator's.
     all: usize,
-    rolling: usize,
     waiting: BTreeSet<ObjectKey>,
-    /// Waiting Memcacheds that have a turn.
-    granted: BTreeSet<ObjectKey>,
-    /// Memcacheds whose Deployment could not be written, with the time until which they get no turn.
+    granted: BTreeMap<ObjectKey, Turn>,
+    /// Memcacheds whose objects could not be written, with the time until which they get no turn.
     refused: HashMap<ObjectKey, Instant>,
+    /// Waiting Memcacheds that were next and have not asked for their turn since this time.
+    unclaimed: HashMap<ObjectKey, Instant>,
     admitted: HashMap<ObjectKey, Admitted>,
     /// New images of the Memcacheds that need a turn, for a plan.
     planned: BTreeMap<ObjectKey, Vec<InternedStr>>,
@@ -170,48 +209,73 @@ impl Pace {
         settings: &Settings,
         wanted: Images,
     ) -> Result<Given, Problem> {
-        let (memcached, key) = (cx.object(), cx.key());
+        let (memcached, key, at) = (cx.object(), cx.key(), Instant::now());
         let now = |images| Ok(Given { images, waits: None });
+        {
+            let mut turns = self.turns.lock();
+            // Before this process changes a Deployment, which others would take for a rollout with a turn.
+            if turns.looked.is_none() {
+                turns.look(cx, settings, at)?;
+            }
+        }
         let there = cx.get::<Deployment>(key)?.filter(|there| is_of(there, memcached, &wanted));
         let Some(there) = there else { return now(wanted) };
         let standing = {
             let turns = self.turns.lock();
             Standing::of(memcached, Some(&there), settings, turns.admitted.get(key))
         };
-        let Some(Standing::Waiting(kept)) = standing else { return now(wanted) };
+        let (kept, is_unready) = match standing {
+            Some(Standing::Waiting(kept)) => (kept, false),
+            Some(Standing::Unready(kept)) => (kept, true),
+            _ => return now(wanted),
+        };
         // Admission changed the images when they were applied.
         if desired(memcached, &wanted).deployment.is_ensured(cx, &there)? {
             self.applied(key, &wanted, &there);
             return now(wanted);
         }
         let mut turns = self.turns.lock();
-        let at = Instant::now();
         let is_recent = turns.looked.is_some_and(|looked| at.duration_since(looked) < LOOK);
-        if !is_recent || !turns.waiting.contains(key) {
-            turns.look(cx, settings)?;
-            turns.looked = Some(at);
+        if !is_recent || !is_unready && !turns.waiting.contains(key) {
+            turns.look(cx, settings, at)?;
         }
-        let (from, to) = kept.differences(&wanted);
+        let to = kept.differences(&wanted);
         if self.plans {
             turns.planned.insert(key.clone(), to);
             return now(wanted);
         }
+        let (image, wait) = match &to[..] {
+            [one] => (format!("image {one}"), "waits"),
+            more => (format!("images {}", more.join(" and ")), "wait"),
+        };
+        if is_unready {
+            let waits = format!("{image} {wait} until the current rollout is complete");
+            return Ok(Given { images: kept, waits: Some((waits, AGAIN)) });
+        }
         if turns.grant(key, self.limit, at) {
             return now(wanted);
         }
-        let is_next = turns.waiting.range(..key).count() < 10 * self.limit.of(turns.all);
-        let again = if is_next { AGAIN } else { LATER };
-        let (from, to) = (from.join(" and "), to.join(" and "));
-        let waits = format!("it runs {from} until it can change to {to} (--max-image-rollouts)");
+        let limit = self.limit.of(turns.all);
+        // The names change with each turn, and each change is a status. Those far behind name nobody.
+        let is_near = turns.waiting.range(..key).count() < 10 * limit;
+        let (again, holders) =
+            if is_near { (AGAIN, turns.holders()) } else { (LATER, String::new()) };
+        let most = counted(limit, "Memcached changes", "Memcacheds change");
+        let waits = format!("{image} {wait}: at most {most} at a time{holders}");
         Ok(Given { images: kept, waits: Some((waits, again)) })
     }
 
-    /// Records that the Deployment of a Memcached with a turn could not be written.
+    /// Records that an object of a Memcached could not be written. It returns its turn, and takes none for a while.
     pub(super) fn refused(&self, key: &ObjectKey) {
         let mut turns = self.turns.lock();
-        if turns.granted.remove(key) {
+        if turns.granted.remove(key).is_some() || turns.waiting.contains(key) {
             turns.refused.insert(key.clone(), Instant::now() + REFUSED);
         }
+    }
+
+    /// Forgets a Memcached that is being deleted.
+    pub(super) fn forget(&self, key: &ObjectKey) {
+        self.turns.lock().admitted.remove(key);
     }
 
     /// Records the Deployment that a reconcile with these images has applied.
@@ -231,7 +295,7 @@ impl Given {
     pub(super) fn with_wait(&self, health: Health) -> Health {
         match &self.waits {
             Some((waits, _)) if health.trouble().is_none() => {
-                Health { message: format!("{}; {waits}", health.message), ..health }
+                Health { message: join(&health.message, waits), ..health }
             }
             _ => health,
         }
@@ -252,7 +316,12 @@ impl Given {
 
 impl Turns {
     /// Scans all Memcacheds.
-    fn look(&mut self, cx: &Context<Memcached>, settings: &Settings) -> Result<(), Problem> {
+    fn look(
+        &mut self,
+        cx: &Context<Memcached>,
+        settings: &Settings,
+        now: Instant,
+    ) -> Result<(), Problem> {
         let deployments = cx.store::<Deployment>()?;
         let all = cx.store::<Memcached>()?.list();
         self.admitted.retain(|key, _| deployments.contains(key));
@@ -264,32 +333,90 @@ impl Turns {
             let standing = Standing::of(memcached, there.as_deref(), settings, admitted);
             found.extend(standing.map(|standing| (key.clone(), standing)));
         }
-        self.update(found);
+        self.update(found, now);
         Ok(())
     }
 
     /// Records all Memcacheds that run an image of the administrator's.
-    fn update(&mut self, found: Vec<(ObjectKey, Standing)>) {
+    fn update(&mut self, found: Vec<(ObjectKey, Standing)>, now: Instant) {
+        let is_outdated = self.looked.is_none_or(|looked| now.duration_since(looked) > OUTDATED);
+        self.looked = Some(now);
         self.all = found.len();
-        self.rolling = found.iter().filter(|(_, is)| *is == Standing::Rolling).count();
-        let waiting = found.into_iter().filter(|(_, is)| matches!(is, Standing::Waiting(_)));
-        self.waiting = waiting.map(|(key, _)| key).collect();
-        // A turn ends when the Deployment has the images. From then on it is rolling.
-        self.granted.retain(|key| self.waiting.contains(key));
+        self.waiting.clear();
+        let mut before = std::mem::take(&mut self.granted);
+        for (key, standing) in found {
+            let turn = before.remove(&key);
+            let turn = match standing {
+                Standing::Idle => None,
+                // A turn begins before the Deployment has the images.
+                Standing::Unready(_) => turn.filter(|turn| !turn.is_over(now)),
+                Standing::Waiting(_) => {
+                    self.waiting.insert(key.clone());
+                    turn.filter(|turn| !turn.is_over(now))
+                }
+                Standing::Rolling(rolling) => turn
+                    .or_else(|| is_outdated.then_some(Turn { since: now, rolling: None }))
+                    .and_then(|turn| turn.rolls(&rolling, now)),
+            };
+            self.granted.extend(turn.map(|turn| (key, turn)));
+        }
+        self.unclaimed.retain(|key, _| self.waiting.contains(key));
     }
 
     /// Returns whether this Memcached has a turn. If it is next and a turn is free, it gets the turn.
     fn grant(&mut self, key: &ObjectKey, limit: Limit, now: Instant) -> bool {
-        let taken = self.rolling + self.granted.len();
-        let free = limit.of(self.all).saturating_sub(taken);
+        let free = limit.of(self.all).saturating_sub(self.granted.len());
         self.refused.retain(|_, until| now < *until);
-        let may_have_one =
-            |key: &&ObjectKey| !self.granted.contains(*key) && !self.refused.contains_key(*key);
-        let mut next = self.waiting.iter().filter(may_have_one).take(free);
-        if next.any(|next| next == key) {
-            self.granted.insert(key.clone());
+        self.unclaimed.remove(key);
+        let is_silent = |key: &ObjectKey| {
+            let since = self.unclaimed.get(key);
+            since.is_some_and(|since| now.duration_since(*since) >= UNCLAIMED)
+        };
+        let may_have_one = |key: &&ObjectKey| {
+            let has_one = self.granted.contains_key(*key);
+            !has_one && !self.refused.contains_key(*key) && !is_silent(key)
+        };
+        let next: Vec<ObjectKey> =
+            self.waiting.iter().filter(may_have_one).take(free).cloned().collect();
+        if next.contains(key) {
+            self.granted.insert(key.clone(), Turn { since: now, rolling: None });
+        } else {
+            for key in next {
+                self.unclaimed.entry(key).or_insert(now);
+            }
         }
-        self.granted.contains(key)
+        self.granted.contains_key(key)
+    }
+
+    /// Returns the Memcacheds that have the turns, as the end of a sentence.
+    fn holders(&self) -> String {
+        let names: Vec<String> = self.granted.keys().take(NAMED).map(ToString::to_string).collect();
+        let more = if self.granted.len() > NAMED { ", …" } else { "" };
+        if names.is_empty() { String::new() } else { format!(", now {}{more}", names.join(", ")) }
+    }
+}
+
+// === impl Turn ===
+
+impl Turn {
+    /// Returns the turn of a Memcached with this rollout, unless it is over.
+    fn rolls(self, rolling: &Rolling, now: Instant) -> Option<Turn> {
+        let former = self.rolling.as_ref();
+        let is_changed = former.is_some_and(|former| former.generation != rolling.generation);
+        let generation = former.map_or(rolling.generation, |former| former.generation);
+        // Once the image has failed, the status can name another cause for a moment.
+        let fails = !is_changed && (rolling.fails || former.is_some_and(|former| former.fails));
+        let late = rolling.late;
+        let rolling = Some(Rolling { generation, fails, ..*rolling });
+        let turn = Turn { rolling, ..self };
+        (fails || !late && !turn.is_over(now)).then_some(turn)
+    }
+
+    /// Returns whether the turn has taken longer than any rollout.
+    fn is_over(&self, now: Instant) -> bool {
+        let default = Duration::from_secs(DEADLINE);
+        let longest = self.rolling.as_ref().map_or(default, |rolling| rolling.longest);
+        now.duration_since(self.since) >= longest
     }
 }
 
@@ -319,14 +446,51 @@ impl Standing {
         }
         let is_admitted =
             admitted.is_some_and(|(applied, made)| *applied == wanted && *made == runs);
+        let fails = has_failed(memcached, &[&wanted, &runs]);
         let kept = kept(spec, &wanted, runs);
+        let has_a_problem = || reported(memcached).is_some_and(|health| health.trouble().is_some());
         Some(match kept == wanted || is_admitted {
-            false => Standing::Waiting(kept),
+            false if is_complete(there) || !there.is_observed() => Standing::Waiting(kept),
+            false if has_a_problem() => Standing::Idle,
+            false => Standing::Unready(kept),
             // The first template is not a change of an image.
-            true if there.meta.generation > 1 && !is_complete(there) => Standing::Rolling,
+            true if there.meta.generation > 1 && is_rolling(there) => {
+                let seconds = there
+                    .spec
+                    .progress_deadline_seconds
+                    .map_or(DEADLINE, |seconds| u64::try_from(seconds).unwrap_or(DEADLINE));
+                let longest =
+                    Duration::from_secs(seconds) * there.spec.replicas.max(1).unsigned_abs();
+                let generation = meta.generation;
+                Standing::Rolling(Rolling { generation, fails, late: is_late(there), longest })
+            }
             true => Standing::Idle,
         })
     }
+}
+
+/// Returns whether the status names a container that crashes, cannot be started or cannot be pulled, with one of
+/// these images of the administrator's.
+fn has_failed(memcached: &Memcached, images: &[&Images]) -> bool {
+    let Some(health) = reported(memcached).filter(|health| health.trouble().is_some()) else {
+        return false;
+    };
+    let spec = &memcached.spec;
+    let names = |what: &str| {
+        health.message.split_once(what).is_some_and(|(_, rest)| {
+            !rest
+                .starts_with(|next: char| next.is_alphanumeric() || ['-', '_', '/'].contains(&next))
+        })
+    };
+    let fails = |container: &str, image: Option<&InternedStr>| {
+        names(&format!("crashes: container {container}"))
+            || names(&format!("cannot start container {container}"))
+            || image.is_some_and(|image| names(&format!("cannot pull image {image}")))
+    };
+    images.iter().any(|images| {
+        spec.image.is_empty() && fails(MEMCACHED, Some(&images.memcached))
+            || has_administrators_exporter(spec) && fails(EXPORTER, images.exporter.as_ref())
+    })
 }
 
 /// Returns whether the Memcached controls a Deployment or is about to adopt it. In both cases its pods run.
@@ -357,6 +521,24 @@ fn kept(spec: &Spec, wanted: &Images, runs: Images) -> Images {
         memcached: if spec.image.is_empty() { runs.memcached } else { memcached },
         exporter: if has_administrators_exporter(spec) { runs.exporter } else { exporter },
     }
+}
+
+/// Returns whether a rollout of the newest template is in progress. After it has completed once, missing pods are
+/// not a rollout.
+fn is_rolling(deployment: &Deployment) -> bool {
+    let status = &deployment.status;
+    let completed = status
+        .condition("Progressing")
+        .is_some_and(|condition| condition.reason == "NewReplicaSetAvailable");
+    let is_over = completed && status.updated_replicas >= status.replicas;
+    !deployment.is_observed() || !is_complete(deployment) && !is_over
+}
+
+/// Returns whether the Deployment controller reports that the rollout has passed its deadline.
+fn is_late(deployment: &Deployment) -> bool {
+    let progressing = deployment.status.condition("Progressing");
+    let is = |condition: &ChildCondition| condition.reason == "ProgressDeadlineExceeded";
+    deployment.is_observed() && progressing.is_some_and(is)
 }
 
 /// Returns whether all pods have the newest template and are available.

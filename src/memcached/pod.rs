@@ -65,12 +65,12 @@ impl Images {
         })
     }
 
-    /// Returns the images that differ from those of `other`, and the other's.
-    pub(super) fn differences(&self, other: &Images) -> (Vec<InternedStr>, Vec<InternedStr>) {
+    /// Returns the images of `other` that differ.
+    pub(super) fn differences(&self, other: &Images) -> Vec<InternedStr> {
         let memcached = (Some(&self.memcached), Some(&other.memcached));
         let both = [memcached, (self.exporter.as_ref(), other.exporter.as_ref())];
         let pairs = both.into_iter().filter_map(|(one, other)| Some((one?, other?)));
-        pairs.filter(|(one, other)| one != other).map(|(a, b)| (a.clone(), b.clone())).unzip()
+        pairs.filter(|(one, other)| one != other).map(|(_, other)| other.clone()).collect()
     }
 }
 

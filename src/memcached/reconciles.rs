@@ -37,7 +37,7 @@ impl Scene {
         let published = Arc::new(Published::default());
         let memcached = custom(&object.to_string());
         let (cx, requests) = context_with(memcached, answer, published.clone(), |controller| {
-            controller.cleanup(FINALIZER, finalize)
+            controller.cleanup(FINALIZER, |it, cx| finalize(it, cx, Pace::default()))
         });
         Scene { cx, requests, published }
     }
@@ -138,7 +138,7 @@ async fn the_deletion_is_reported_step_by_step_and_once() {
     let going = json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": [FINALIZER]});
     let scene = Scene::new(&sample(&going), stored);
     let cx = scene.cx.next_reconcile().unwrap();
-    finalize(cx.object().clone(), cx).await.unwrap();
+    finalize(cx.object().clone(), cx, Pace::default()).await.unwrap();
     let degraded = |body: &Value| {
         let conditions = body["status"]["conditions"].as_array().unwrap().iter();
         conditions.clone().find(|c| c["type"] == "Degraded").unwrap()["status"].clone()
@@ -148,6 +148,6 @@ async fn the_deletion_is_reported_step_by_step_and_once() {
     assert_eq!(steps, ["Unknown", "True"]);
     assert_eq!(*scene.published.0.lock(), ["Deleting"]);
     let cx = scene.cx.next_reconcile().unwrap();
-    finalize(cx.object().clone(), cx).await.unwrap();
+    finalize(cx.object().clone(), cx, Pace::default()).await.unwrap();
     assert_eq!(scene.requests.lock().len(), 2);
 }

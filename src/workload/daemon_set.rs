@@ -6,13 +6,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::child::{Child, ChildSpec};
+use super::deployment::longest_start;
 use super::diagnostics::Ask;
 use super::evidence::{Answer, Nodes};
-use super::health::{Context, Health, Level, Rollout, Workload};
+use super::health::{Context, Health, Level, Workload};
 use super::pod_state::Trouble;
 use super::pod_template::{PodSpec, PodTemplate, Selector};
 use super::progress::Progress;
 use super::reason::Reason;
+use super::sentence::{counted, join, share};
 use crate::manager::Foreign;
 use crate::object::{Kind, Labels};
 
@@ -132,6 +134,10 @@ impl Workload for DaemonSetSpec {
         }
     }
 
+    fn misscheduled(child: &DaemonSet) -> usize {
+        usize::try_from(child.status.number_misscheduled).unwrap_or(0)
+    }
+
     fn is_to_be_explained(child: &DaemonSet) -> bool {
         child.status.desired_number_scheduled == Some(0)
             || child.status.number_misscheduled > 0
@@ -169,42 +175,25 @@ impl Health {
         if !rolling && is_tolerable(daemon_set) && (completed || context.is_stuck()) {
             return almost_complete(daemon_set, desired, &missing, context);
         }
-        let refused = (status.current_number_scheduled < desired).then(|| context.of_events());
-        let known = context.known();
-        let of_pods = || context.of_pods_within(longest_idle(daemon_set), completed);
-        let is_due = completed || context.is_stuck() || known.is_some();
-        let lasting = context.of_lasting_pods().filter(|_| !is_due);
-        let is_due = is_due || lasting.is_some();
-        match refused.flatten().or(lasting).or_else(of_pods) {
-            Some(trouble) if completed => context.health_of(trouble, true),
-            // A known problem is reported until the pods show that it is solved.
-            Some(trouble) if is_due => context.health_of(trouble, false),
-            None if completed && waits_until_ready_for_long(daemon_set, desired) => {
-                context.not_ready_for_long(&missing)
-            }
-            None if completed => Health {
-                rollout: Rollout::Complete,
-                ..Health::new(Level::Degraded, Reason::ReplicasUnavailable, missing)
-            },
-            // A node has joined, and the number of ready nodes has not risen.
-            None if known.as_ref().is_some_and(|k| k.reason == Reason::ReplicasUnavailable)
-                && status.number_ready < context.desired_before =>
-            {
-                let reason = Reason::ReplicasUnavailable;
-                context
-                    .health_of(Trouble { reason, message: missing, stalls_at_once: false }, false)
-            }
-            None if context.is_late(longest_idle(daemon_set))
-                && !is_terminating(daemon_set, context) =>
-            {
-                // Kubernetes has no deadline for a DaemonSet.
-                let seconds = longest_idle(daemon_set).as_secs();
-                let message = format!("No progress for {seconds} seconds: {missing}");
-                let reason = Reason::ProgressDeadlineExceeded;
-                context.health_of(Trouble { reason, message, stalls_at_once: false }, false)
-            }
-            _ => Health::rolling_out(missing),
+        let lacks_pods = status.current_number_scheduled < desired;
+        let refused = if lacks_pods { context.of_events() } else { None };
+        if let Some(error) = context.error(refused.or_else(|| context.of_pods()), completed) {
+            return context.health_of(error, completed);
         }
+        if completed && waits_until_ready_for_long(daemon_set, desired) {
+            return context.not_ready_for_long(&missing);
+        }
+        let known = context.known().map(|known| known.reason);
+        // A node has joined, and the number of ready nodes has not risen.
+        if known == Some(Reason::ReplicasUnavailable)
+            && status.number_ready < context.desired_before
+        {
+            let reason = Reason::ReplicasUnavailable;
+            let trouble = Trouble { reason, message: missing, stalls_at_once: false };
+            return context.health_of(trouble, completed);
+        }
+        let limit = if lacks_pods { Progress::IDLE_MAX } else { longest_idle(daemon_set) };
+        context.incomplete(&missing, completed, limit)
     }
 }
 
@@ -214,17 +203,12 @@ fn is_on_delete(daemon_set: &DaemonSet) -> bool {
     strategy.is_some_and(|strategy| strategy["type"] == "OnDelete")
 }
 
-/// Returns the longest time of a rollout without progress. It includes `minReadySeconds`, because a pod is not
-/// available earlier.
+/// Returns the longest time of a rollout without progress: as for a Deployment, because Kubernetes has no deadline
+/// for a DaemonSet. Each new pod replaces one.
 fn longest_idle(daemon_set: &DaemonSet) -> Duration {
-    let ready = daemon_set.spec.min_ready_seconds.unwrap_or(0);
-    Progress::IDLE_MAX + Duration::from_secs(u64::try_from(ready).unwrap_or(0))
-}
-
-/// Returns whether a pod of the rollout is being deleted and its grace period is not over.
-fn is_terminating(daemon_set: &DaemonSet, context: &Context<'_>) -> bool {
-    let grace = context.evidence.terminating().map_or(0, |(_, grace)| grace.unsigned_abs());
-    grace > 0 && context.idle < longest_idle(daemon_set) + Duration::from_secs(grace)
+    let spec = &daemon_set.spec;
+    let seconds = longest_start(&spec.template, spec.min_ready_seconds, true);
+    Duration::from_secs(seconds.unsigned_abs())
 }
 
 /// Returns whether all pods are ready, and only `minReadySeconds` keeps some from being available.
@@ -241,14 +225,14 @@ fn missing(daemon_set: &DaemonSet, desired: i32) -> Option<String> {
     let status = &daemon_set.status;
     let updated = status.updated_number_scheduled;
     let counts = [
-        (status.current_number_scheduled, "run the daemon"),
+        (status.current_number_scheduled, "the daemon"),
         // With OnDelete, new pods are created when a user deletes the old ones.
-        (if is_on_delete(daemon_set) { desired } else { updated }, "run an up-to-date daemon"),
-        (status.number_available, "run an available daemon"),
-        (status.number_ready, "run a ready daemon"),
+        (if is_on_delete(daemon_set) { desired } else { updated }, "an up-to-date daemon"),
+        (status.number_available, "an available daemon"),
+        (status.number_ready, "a ready daemon"),
     ];
     let (count, what) = counts.into_iter().find(|(count, _)| *count < desired)?;
-    Some(format!("{count} of {desired} nodes {what}"))
+    Some(share(count, desired, "node", ["runs", "run"], what))
 }
 
 /// Text after the number of pods that run until a user deletes them.
@@ -312,25 +296,29 @@ fn almost_complete(
 /// and tainted nodes as desired; pods left there are `misscheduled`.
 fn complete(daemon_set: &DaemonSet, desired: i32, context: &Context<'_>) -> Health {
     let misscheduled = daemon_set.status.number_misscheduled;
-    let message = format!("The daemon is ready on all {desired} desired nodes");
+    let message = match desired {
+        1 => "The daemon is ready on the only desired node".to_owned(),
+        desired => format!("The daemon is ready on all {desired} desired nodes"),
+    };
     let ready = |message| Health::ready(Reason::AllNodesReady, message);
     let trouble = |reason, message| {
         context.health_of(Trouble { reason, message, stalls_at_once: false }, true)
     };
     let not_reporting = |what: String, lost: i32| {
         if lost <= tolerated(desired.saturating_add(lost)) {
-            let message = format!("The daemon is ready on {desired} desired nodes; {what}");
-            return Health::ready(Reason::MostNodesReady, message);
+            let message = format!("The daemon is ready on {desired} desired nodes");
+            return Health::ready(Reason::MostNodesReady, join(&message, &what));
         }
-        let others = format!("the daemon is ready on {desired} others");
-        trouble(Reason::NodeNotReady, format!("{what}; {others}"))
+        let count = usize::try_from(desired).unwrap_or(0);
+        let others = counted(count, "other node", "other nodes");
+        trouble(Reason::NodeNotReady, format!("{what}; the daemon is ready on {others}"))
     };
     match &context.evidence.nodes {
         Answer::Found(_) => {
             let nodes = nodes(daemon_set, context);
             match (nodes.lost(), nodes.tainted()) {
                 // The daemon never ran on the node, or the node has returned since the list.
-                (Some(lost), _) if misscheduled == 0 => ready(format!("{message}; {lost}")),
+                (Some(lost), _) if misscheduled == 0 => ready(join(&message, &lost)),
                 (Some(lost), _) => {
                     not_reporting(lost, i32::try_from(nodes.lost_count()).unwrap_or(i32::MAX))
                 }
@@ -347,10 +335,13 @@ fn complete(daemon_set: &DaemonSet, desired: i32, context: &Context<'_>) -> Heal
                     trouble(of_pods.reason, of_pods.message)
                 }
             }
-            _ => ready(format!(
-                "{message}; {misscheduled} more run it, possibly despite a taint: the operator \
-                 cannot list nodes"
-            )),
+            _ => {
+                let count = usize::try_from(misscheduled).unwrap_or(0);
+                let others = counted(count, "more node runs it", "more nodes run it");
+                ready(format!(
+                    "{message}; {others}, possibly despite a taint: the operator cannot list nodes"
+                ))
+            }
         },
         Answer::NotAsked | Answer::Failed if misscheduled == 0 => known_of_nodes(context, message),
         Answer::NotAsked | Answer::Failed => {
@@ -404,9 +395,9 @@ fn no_nodes(daemon_set: &DaemonSet, context: &Context<'_>) -> Health {
                 (None, Some(tainted)) if nodes.open() == 0 => {
                     trouble(Reason::NodesTainted, tainted)
                 }
-                _ if context.is_late(longest_idle(daemon_set)) => {
-                    let message =
-                        "Nodes can run the daemon, but the DaemonSet controller counts none";
+                _ if context.is_late(Progress::IDLE_MAX) => {
+                    let message = "There are nodes that can run the daemon, but the DaemonSet \
+                                   controller reports 0 desired pods";
                     trouble(Reason::ProgressDeadlineExceeded, message.to_owned())
                 }
                 _ => Health::rolling_out("Waiting for the DaemonSet controller to count the nodes"),
@@ -444,9 +435,11 @@ fn no_nodes_listed(daemon_set: &DaemonSet, context: &Context<'_>, none: &str) ->
             Health::rolling_out("Waiting for the daemon's pods to terminate")
         }
         _ => {
+            let count = usize::try_from(misscheduled).unwrap_or(0);
             let message = format!(
-                "{misscheduled} nodes run the daemon although they should not: they do not report, or have a taint; \
-                 the operator cannot list nodes"
+                "{}, although the daemon does not belong there: unreachable or tainted nodes (the operator cannot \
+                 list nodes)",
+                counted(count, "node still runs a pod", "nodes still run a pod")
             );
             trouble(Reason::ReplicasUnavailable, message)
         }
@@ -465,7 +458,7 @@ fn hint(context: &Context<'_>) -> String {
         !all().any(is_same_key)
     };
     let examples: Vec<String> = all().filter(|label| says_more(label)).map(example).collect();
-    format!("; kubectl label node NODE {}", examples.join(" "))
+    format!(". To add it, run: kubectl label node NODE {}", examples.join(" "))
 }
 
 /// Returns the health while the nodes cannot be listed: the reported health, if it is of this generation and

@@ -9,11 +9,11 @@ use serde_json::Value;
 
 use super::child::{Child, ChildSpec};
 use super::condition::{Status, Time};
-use super::health::{Context, Health, Level, Rollout, Workload};
+use super::health::{Context, Health, Level, Workload};
 use super::pod_state::Trouble;
 use super::pod_template::{PodTemplate, Selector};
-use super::progress::Progress;
 use super::reason::Reason;
+use super::sentence::{counted, share};
 use crate::manager::Foreign;
 use crate::object::{InternedStr, Kind, Labels};
 use crate::schema;
@@ -157,16 +157,21 @@ const DEADLINE: i64 = 600;
 /// Reasons of a Deployment's condition Progressing while no rollout is running.
 const NO_ROLLOUT: [&str; 2] = ["NewReplicaSetAvailable", "DeploymentPaused"];
 
-/// Returns `progressDeadlineSeconds`: 600 s plus the time for startup and readiness probes, `minReadySeconds`
-/// (Kubernetes requires a longer deadline than that) and, for Recreate, the grace period. `None` if nothing is
-/// added.
+/// Returns `progressDeadlineSeconds`, or `None` for Kubernetes' default.
 pub(crate) fn deadline(spec: &DeploymentSpec) -> Option<i32> {
     let recreates = spec.strategy.as_ref().is_some_and(|strategy| strategy.kind == "Recreate");
-    let ending = spec.template.spec.termination_grace_period_seconds.filter(|_| recreates);
-    let starting = i64::try_from(spec.template.starting().as_secs()).unwrap_or(i64::MAX);
-    let ready = spec.min_ready_seconds.map_or(0, i64::from);
-    let more = starting.saturating_add(ending.unwrap_or(0)).saturating_add(ready);
-    (more > 0).then(|| i32::try_from(more.saturating_add(DEADLINE)).unwrap_or(i32::MAX))
+    let seconds = longest_start(&spec.template, spec.min_ready_seconds, recreates);
+    (seconds > DEADLINE).then(|| i32::try_from(seconds).unwrap_or(i32::MAX))
+}
+
+/// Returns the seconds that a pod can take to start: 600 plus the time for startup and readiness probes,
+/// `minReadySeconds` (Kubernetes requires a longer deadline than that) and, if it `replaces` another pod, the grace
+/// period.
+pub(crate) fn longest_start(template: &PodTemplate, ready: Option<i32>, replaces: bool) -> i64 {
+    let ending = template.spec.termination_grace_period_seconds.filter(|_| replaces);
+    let starting = i64::try_from(template.starting().as_secs()).unwrap_or(i64::MAX);
+    let ready = ready.map_or(0, i64::from);
+    DEADLINE.saturating_add(starting).saturating_add(ending.unwrap_or(0)).saturating_add(ready)
 }
 
 // === impl DeploymentSpec ===
@@ -253,38 +258,16 @@ impl Health {
         if deployment.spec.paused && waits_for_a_template(deployment, context.is_stuck()) {
             return Health::new(Level::Stalled, Reason::RolloutPaused, paused(deployment));
         }
-        // A known problem is reported until the pods show that it is solved.
-        let reports = completed || context.is_stuck() || context.known().is_some();
-        if let Some(lasting) = context.of_lasting_pods().filter(|_| !reports) {
-            return context.health_of(lasting, false);
+        if let Some(error) = context.error(context.of_pods(), completed) {
+            return context.health_of(error, completed);
         }
-        match context.of_pods_within(longest_idle(deployment), completed) {
-            // The probes allow a longer start.
-            Some(trouble)
-                if trouble.reason == Reason::ContainersNotReady
-                    && !completed
-                    && context.idle < Progress::IDLE_MAX + deployment.spec.template.starting() =>
-            {
-                Health::rolling_out(missing)
-            }
-            Some(trouble) if reports => context.health_of(trouble, completed),
-            None if completed && waits_until_ready_for_long(deployment, context.listed) => {
-                context.not_ready_for_long(&missing)
-            }
-            _ if completed && is_short(deployment, context.listed) => Health {
-                rollout: Rollout::Complete,
-                ..Health::new(Level::Degraded, Reason::ReplicasUnavailable, missing)
-            },
-            // Kubernetes applies no deadline if only the size has changed (k8s.io/kubernetes,
-            // pkg/controller/deployment/progress.go, syncRolloutStatus).
-            _ if !rolling && context.is_late(longest_idle(deployment)) => {
-                let seconds = longest_idle(deployment).as_secs();
-                let message = format!("No progress for {seconds} seconds: {missing}");
-                let reason = Reason::ProgressDeadlineExceeded;
-                context.health_of(Trouble { reason, message, stalls_at_once: false }, false)
-            }
-            _ => Health::rolling_out(missing),
+        if completed && waits_until_ready_for_long(deployment, context.listed) {
+            return context.not_ready_for_long(&missing);
         }
+        if completed && !is_short(deployment, context.listed) {
+            return Health::rolling_out(missing);
+        }
+        context.incomplete(&missing, completed, longest_idle(deployment))
     }
 }
 
@@ -319,6 +302,7 @@ fn longest_idle(deployment: &Deployment) -> Duration {
 fn ready(deployment: &Deployment) -> Health {
     match deployment.spec.replicas {
         0 => Health::ready(Reason::ScaledToZero, "No replicas are desired"),
+        1 => Health::ready(Reason::AllReplicasReady, "1 of 1 replica is ready"),
         replicas => {
             Health::ready(Reason::AllReplicasReady, format!("All {replicas} replicas are ready"))
         }
@@ -328,7 +312,7 @@ fn ready(deployment: &Deployment) -> Health {
 fn paused(deployment: &Deployment) -> String {
     let name = deployment.meta.key.name();
     format!(
-        "Deployment {name} is paused by kubectl rollout pause; kubectl rollout resume \
+        "The rollout of Deployment {name} is paused. To resume it, run: kubectl rollout resume \
          deployment/{name}"
     )
 }
@@ -352,22 +336,26 @@ fn is_short(deployment: &Deployment, listed: Option<usize>) -> bool {
 /// Returns what keeps the Deployment from being complete, as text; `None` if nothing.
 fn missing(deployment: &Deployment, listed: Option<usize>) -> Option<String> {
     let (status, wanted) = (&deployment.status, deployment.spec.replicas);
-    let share = |n: i32, what: &str| Some(format!("{n} of {wanted} replicas are {what}"));
+    let of = |n: i32, what: &str| Some(share(n, wanted, "replica", ["is", "are"], what));
+    let remaining = |n: i32, what: &str| {
+        let (one, more) = (format!("{what} replica remains"), format!("{what} replicas remain"));
+        Some(counted(usize::try_from(n).unwrap_or(0), &one, &more))
+    };
     let surplus = status.replicas - status.updated_replicas;
     if status.updated_replicas < wanted {
-        share(status.updated_replicas, "up to date")
+        of(status.updated_replicas, "up to date")
     } else if surplus > 0 {
-        Some(format!("{surplus} old replicas remain"))
+        remaining(surplus, "old")
     } else if status.replicas > wanted {
-        Some(format!("{} surplus replicas remain", status.replicas - wanted))
+        remaining(status.replicas - wanted, "surplus")
     } else if status.ready_replicas < wanted {
-        share(status.ready_replicas, "ready")
+        of(status.ready_replicas, "ready")
     } else if status.available_replicas < wanted {
-        share(status.available_replicas, "available")
+        of(status.available_replicas, "available")
     } else if status.unavailable_replicas > 0 {
         // This count follows the desired size of the ReplicaSets. No other count contains pods that are not
         // created yet and no longer desired.
-        Some(format!("{} surplus replicas are being created", status.unavailable_replicas))
+        Some("Waiting for a replica that is no longer needed".to_owned())
     } else if status.condition("Progressing").is_some_and(|c| !NO_ROLLOUT.contains(&&*c.reason)) {
         Some("Waiting for the rollout to complete".to_owned())
     } else if status.condition("Available").is_none_or(|c| c.status != Status::True) {
@@ -376,7 +364,8 @@ fn missing(deployment: &Deployment, listed: Option<usize>) -> Option<String> {
         // The listed pods are counted separately, because the Deployment's counts lag. Ready guarantees that
         // the status lists every pod, and that no surplus pod runs.
         let listed = listed.filter(|listed| usize::try_from(wanted).is_ok_and(|w| *listed != w));
-        listed.map(|listed| format!("status.nodes lists {listed} of {wanted} pods"))
+        let listed = listed.map(|listed| i32::try_from(listed).unwrap_or(i32::MAX));
+        listed.map(|listed| share(listed, wanted, "pod", ["exists", "exist"], "").trim().to_owned())
     }
 }
 
@@ -384,7 +373,7 @@ fn missing(deployment: &Deployment, listed: Option<usize>) -> Option<String> {
 mod tests {
     use std::time::Duration;
 
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
     use crate::workload::evidence::{Answer, Evidence};
@@ -403,31 +392,22 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_start_within_the_probes_limits_is_a_rollout() {
-        let mut stored = serde_json::to_value(deployment(1, [1, 1])).unwrap();
-        let pod = json!({"metadata": {"name": "a-1", "namespace": "ns"}, "status": {"phase": "Running",
-            "conditions": [{"type": "Ready", "status": "False", "reason": "ContainersNotReady"}],
-            "containerStatuses": [{"name": "a", "image": "m", "ready": false,
-                "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}]}});
+    fn a_pod_can_start_until_the_deadline() {
+        let stored = deployment(1, [1, 1]);
+        let pod = json!({"metadata": {"name": "a-1", "namespace": "ns"}, "spec": {"nodeName": "n"},
+            "status": {"phase": "Pending", "containerStatuses": [{"name": "a", "ready": false,
+                "state": {"waiting": {"reason": "ContainerCreating"}}}]}});
         let pods = Answer::Found(vec![serde_json::from_value(pod).unwrap()].into());
-        let context = |idle| Context {
-            idle: Duration::from_secs(idle),
-            evidence: Evidence { pods: pods.clone(), ..Evidence::default() },
-            ..Context::default()
+        let health = |idle| {
+            let evidence = Evidence { pods: pods.clone(), ..Evidence::default() };
+            let idle = Duration::from_secs(idle);
+            Health::of_deployment(&stored, &Context { idle, evidence, ..Context::default() })
         };
-        stored["metadata"]["ownerReferences"] = json!([{"apiVersion": "app.example.com/v1", "kind": "App",
-            "name": "a", "controller": true, "uid": "00000000-0000-4000-8000-000000000001"}]);
-        stored["status"] = json!({"replicas": 1, "updatedReplicas": 1});
-        let mut level = |probe: Value, idle| {
-            stored["spec"]["template"]["spec"]["containers"] =
-                json!([{"name": "a", "startupProbe": probe}]);
-            let deployment: Deployment = serde_json::from_value(stored.clone()).unwrap();
-            Health::of_deployment(&deployment, &context(idle)).level
-        };
-        let slow = json!({"tcpSocket": {"port": 80}, "failureThreshold": 30, "periodSeconds": 10});
-        assert_eq!(level(Value::Null, 31), Level::Degraded);
-        assert_eq!(level(slow.clone(), 31), Level::Progressing);
-        assert_eq!(level(slow, 331), Level::Degraded);
+        let starting = health(599);
+        assert_eq!(starting.level, Level::Progressing);
+        assert_eq!(starting.message, "0 of 1 replica is ready; pod a-1 is starting on node n");
+        let late = health(600);
+        assert_eq!((late.level, late.reason), (Level::Degraded, Reason::ContainersNotReady));
     }
 
     #[test]

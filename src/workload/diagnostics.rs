@@ -10,10 +10,10 @@
 //! - A result is used again for [`FRESH`], while the owned object has the same generation. A result that
 //!   explains nothing is used for [`UNEXPLAINED`] only, because the cause can show soon.
 //! - Nodes are listed by the labels that a daemon selects, one list at a time. All GenericDaemons with the same
-//!   labels share the result. The more nodes it has, the longer it is used ([`OF_EACH_NODE`]).
+//!   labels share the result. The more nodes it has, the longer it is used ([`OF_EACH`]).
 //! - Pods and nodes come from the API server's watch cache (`resourceVersion=0`). It has no cache of Events.
-//! - After a failed list, no list runs for [`PAUSE`]. After a failed list of nodes, no list of nodes runs for a
-//!   pause that doubles each time.
+//! - After a failed list of pods or Events, the workload is not explained for a pause that doubles each time. Other
+//!   workloads are. After a failed list of nodes, the same applies to all lists of nodes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -46,15 +46,15 @@ pub const BURST: u32 = 20;
 pub const FRESH: Duration = Duration::from_secs(30);
 /// Time for which a result that explains nothing is used.
 pub const UNEXPLAINED: Duration = Duration::from_secs(5);
-/// Time without lists after a failed list.
+/// Time without the same list after its first failure.
 pub const PAUSE: Duration = Duration::from_secs(5);
-/// Maximum time without lists of nodes.
+/// Maximum time without the list.
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 /// Maximum duration of a list of nodes: a node is 10 to 15 kB.
 const DEADLINE_OF_NODES: Duration = Duration::from_secs(30);
-/// Time for which a result is used beyond [`FRESH`], for each node in it: 5,000 nodes are listed every five and
-/// a half minutes.
-pub const OF_EACH_NODE: Duration = Duration::from_millis(60);
+/// Time for which a result is used in addition, for each listed node or pod: 5,000 nodes are listed every five
+/// and a half minutes.
+pub const OF_EACH: Duration = Duration::from_millis(60);
 /// Time between two lists of the nodes of a daemon without a problem.
 pub const SELDOM: Duration = Duration::from_secs(600);
 
@@ -95,8 +95,8 @@ pub enum Ask {
 struct State {
     bucket: Bucket,
     entries: HashMap<Subject, Entry>,
-    /// Number of lists of nodes that failed since the last success, and the end of the pause.
-    nodes_failed: (u32, Option<Instant>),
+    /// Failed lists of nodes.
+    nodes: Failures,
     swept: Option<Instant>,
 }
 
@@ -110,6 +110,14 @@ struct Entry {
     until: Option<Instant>,
     /// Reserved time of the next list.
     turn: Option<Instant>,
+    failed: Failures,
+}
+
+/// Lists that failed since the last success, and the end of the pause after them.
+#[derive(Debug, Clone, Copy, Default)]
+struct Failures {
+    number: u32,
+    until: Option<Instant>,
 }
 
 /// A token bucket with reservations.
@@ -117,7 +125,6 @@ struct Entry {
 struct Bucket {
     /// Virtual time of the next token. If it is in the future, tokens have been reserved.
     next: Option<Instant>,
-    paused_until: Option<Instant>,
 }
 
 /// An Event of the core group. Only this group can select Events by the fields that identify their object in
@@ -137,15 +144,28 @@ struct EventState {
 
 crate::view!(EventState { meta: Meta<Nothing> }: Kind::namespaced("", "v1", "Event", "events"));
 
+// === impl Failures ===
+
+impl Failures {
+    /// Returns the end of the pause, if it is not over at `now`.
+    fn paused(self, now: Instant) -> Option<Instant> {
+        self.until.filter(|until| now < *until)
+    }
+
+    /// Counts a failure at `now`. Returns the end of the pause.
+    fn count(&mut self, now: Instant) -> Instant {
+        let until = now + (PAUSE * 2_u32.pow(self.number.min(10))).min(LONGEST_PAUSE);
+        *self = Failures { number: self.number + 1, until: Some(until) };
+        until
+    }
+}
+
 // === impl Bucket ===
 
 impl Bucket {
     /// Takes a token. If there is none, reserves the next one and sets `turn` to its time. An earlier
     /// reservation is kept.
     fn take(&mut self, turn: &mut Option<Instant>, now: Instant) -> Result<(), Instant> {
-        if let Some(until) = self.paused_until.filter(|until| now < *until) {
-            return Err(turn.map_or(until, |turn| turn.max(until)));
-        }
         let interval = Duration::from_secs(1) / RATE;
         let token = turn.take().unwrap_or_else(|| {
             // An idle bucket is full.
@@ -185,64 +205,63 @@ enum Subject {
 
 impl State {
     /// Returns a result that can be used now, and the time until which it is used. A result without a problem
-    /// is used for at least `enough`.
+    /// is used for at least `enough`. Nodes that do not show why so many are `misscheduled` are outdated soon.
     fn fresh(
         &self,
         subject: &Subject,
         enough: Duration,
+        misscheduled: usize,
         now: Instant,
     ) -> Option<(Evidence, Instant)> {
         let entry = self.entries.get(subject)?;
-        let is_open = |node: &NodeState| !node.is_lost() && node.taint(&[]).is_none();
-        let is_well = entry.evidence.nodes.found().is_none_or(|nodes| nodes.iter().all(is_open));
+        let is_well = !entry.evidence.explains(1);
         let enough = entry.since.map(|since| since + enough).filter(|_| is_well);
-        let until = entry.until.max(enough).filter(|until| now < *until)?;
-        Some((entry.evidence.clone(), until))
+        let mut until = entry.until.max(enough)?;
+        if !entry.evidence.explains(misscheduled) {
+            // The result of a longer list can be used for longer.
+            until = until.checked_sub(FRESH - UNEXPLAINED).unwrap_or(until);
+        }
+        (now < until).then(|| (entry.evidence.clone(), until))
     }
 
     /// Looks up a subject in the cache.
-    fn look_up(&mut self, subject: &Subject, enough: Duration, now: Instant) -> Known {
+    fn look_up(
+        &mut self,
+        subject: &Subject,
+        enough: Duration,
+        misscheduled: usize,
+        now: Instant,
+    ) -> Known {
         self.sweep(now);
-        if let Some((evidence, until)) = self.fresh(subject, enough, now) {
+        if let Some((evidence, until)) = self.fresh(subject, enough, misscheduled, now) {
             return Known::Fresh(evidence, until);
         }
-        let paused = self.nodes_failed.1.filter(|until| now < *until);
-        if let (Subject::Nodes(_), Some(until)) = (subject, paused) {
+        let is_of_nodes = matches!(subject, Subject::Nodes(_));
+        let entry = self.entries.entry(subject.clone()).or_default();
+        let failed = if is_of_nodes { self.nodes } else { entry.failed };
+        if let Some(until) = failed.paused(now) {
             return Known::Wait(until);
         }
-        let entry = self.entries.entry(subject.clone()).or_default();
         match self.bucket.take(&mut entry.turn, now) {
             Ok(()) => Known::ListNow,
             Err(at) => Known::Wait(at),
         }
     }
 
-    /// Stores a result. A failed result is not stored, and pauses lists.
+    /// Stores a result. A failed result is not stored, and pauses the list.
     fn answered(&mut self, subject: &Subject, evidence: &Evidence, now: Instant) -> Instant {
         let is_of_nodes = matches!(subject, Subject::Nodes(_));
+        let entry = self.entries.entry(subject.clone()).or_default();
+        let failed = if is_of_nodes { &mut self.nodes } else { &mut entry.failed };
         if evidence.has_failed() {
-            if is_of_nodes {
-                let failures = self.nodes_failed.0.min(10);
-                let until = now + (PAUSE * 2_u32.pow(failures)).min(LONGEST_PAUSE);
-                self.nodes_failed = (failures + 1, Some(until));
-                return until;
-            }
-            let until = now + PAUSE;
-            self.bucket.paused_until = Some(until);
-            return until;
+            return failed.count(now);
         }
+        *failed = Failures::default();
         let explains = evidence.of_pods(None).is_some()
-            || evidence.of_gates().is_some()
             || matches!(evidence.refusal, Answer::Found(Some(_)))
             || matches!(evidence.pods, Answer::NotPermitted);
-        let until = if is_of_nodes {
-            self.nodes_failed = (0, None);
-            let count = evidence.nodes.found().map_or(0, |nodes| nodes.len());
-            now + FRESH + OF_EACH_NODE * u32::try_from(count).unwrap_or(u32::MAX)
-        } else {
-            now + if explains { FRESH } else { UNEXPLAINED }
-        };
-        let entry = self.entries.entry(subject.clone()).or_default();
+        let fresh = if is_of_nodes || explains { FRESH } else { UNEXPLAINED };
+        let until = now + fresh + OF_EACH * evidence.listed;
         (entry.evidence, entry.since, entry.until) = (evidence.clone(), Some(now), Some(until));
         until
     }
@@ -257,7 +276,7 @@ impl State {
             // The nodes of daemons without a problem are used again.
             let again = if matches!(subject, Subject::Nodes(_)) { SELDOM } else { Duration::ZERO };
             let is_of_use = |at: Option<Instant>| at.is_some_and(|at| now < at + again + FRESH);
-            is_of_use(entry.until) || is_of_use(entry.turn)
+            is_of_use(entry.until) || is_of_use(entry.turn) || is_of_use(entry.failed.until)
         });
         self.entries.shrink_to_fit();
         self.swept = Some(now);
@@ -285,7 +304,8 @@ impl Diagnostics {
         labels: Option<&str>,
     ) -> (Evidence, Instant) {
         if ask == Ask::Nodes {
-            let nodes = self.of_nodes(client, labels, Duration::ZERO).await;
+            let misscheduled = S::misscheduled(child);
+            let nodes = self.of_nodes(client, labels, Duration::ZERO, misscheduled).await;
             if !matches!(nodes.0.nodes, Answer::NotPermitted) {
                 return nodes;
             }
@@ -302,9 +322,11 @@ impl Diagnostics {
         client: &Client,
         labels: Option<&str>,
         enough: Duration,
+        misscheduled: usize,
     ) -> (Evidence, Instant) {
         let subject = Subject::Nodes(labels.unwrap_or_default().to_owned());
-        if let Some(known) = self.state.lock().fresh(&subject, enough, Instant::now()) {
+        let now = Instant::now();
+        if let Some(known) = self.state.lock().fresh(&subject, enough, misscheduled, now) {
             return known;
         }
         // Concurrent callers share the result.
@@ -312,9 +334,11 @@ impl Diagnostics {
             return (Evidence::failed(), Instant::now() + PAUSE);
         };
         let list = Evidence::of_nodes(client, labels);
-        let nodes = self.answer(&subject, enough, DEADLINE_OF_NODES, list).await;
+        let fresh = (enough, misscheduled);
+        let (nodes, until) = self.answer(&subject, fresh, DEADLINE_OF_NODES, list).await;
         drop(turn);
-        nodes
+        let soon = self.state.lock().fresh(&subject, enough, misscheduled, Instant::now());
+        soon.unwrap_or((nodes, until))
     }
 
     async fn of_child<S: Workload>(
@@ -325,7 +349,7 @@ impl Diagnostics {
     ) -> (Evidence, Instant) {
         let subject = Subject::Child(child.meta.uid, child.meta.generation);
         let list = Evidence::of_child(client, child, events, Time::now());
-        self.answer(&subject, Duration::ZERO, DEADLINE, list).await
+        self.answer(&subject, (Duration::ZERO, 0), DEADLINE, list).await
     }
 
     /// Removes an owned object that is ready or deleted. Its next problem is a new one.
@@ -337,12 +361,12 @@ impl Diagnostics {
     async fn answer(
         &self,
         subject: &Subject,
-        enough: Duration,
+        (enough, misscheduled): (Duration, usize),
         deadline: Duration,
         list: impl Future<Output = Evidence>,
     ) -> (Evidence, Instant) {
         let now = Instant::now();
-        match self.state.lock().look_up(subject, enough, now) {
+        match self.state.lock().look_up(subject, enough, misscheduled, now) {
             Known::Fresh(evidence, until) => return (evidence, until),
             Known::Wait(until) => return (Evidence::failed(), until),
             Known::ListNow => {}
@@ -388,7 +412,7 @@ impl Evidence {
     /// Returns the evidence of failed lists.
     pub(crate) fn failed() -> Evidence {
         let (pods, refusal, nodes) = (Answer::Failed, Answer::Failed, Answer::Failed);
-        Evidence { pods, refusal, nodes, at: None }
+        Evidence { pods, refusal, nodes, ..Evidence::default() }
     }
 
     /// Lists the pods that can show why `child` is not ready at `now`. With `events`, also lists the newest
@@ -402,12 +426,18 @@ impl Evidence {
         let namespace = child.key().namespace();
         let selector = selector_text(child.spec.selector());
         // A pod that is being deleted can be ready until it ends.
-        let keep = |pod: &PodState| !pod.is_ready() || pod.terminates_within().is_some();
-        let pods = pods(client, namespace, &selector, LIVE, keep).await;
-        let mut evidence = Evidence { pods: of(pods), at: Some(now), ..Evidence::default() };
+        let keep = |pod: &PodState| !pod.is_ready() || pod.is_terminating();
+        let (mut listed, mut youngest) = (0_u32, None);
+        let count = |pod: &PodState| {
+            listed = listed.saturating_add(1);
+            youngest = youngest.max(pod.created());
+            keep(pod)
+        };
+        let pods = pods(client, namespace, &selector, LIVE, count).await;
+        let mut evidence =
+            Evidence { pods: of(pods), listed, at: Some(now), ..Evidence::default() };
         let starting = evidence.pods.found().is_some_and(|pods| !pods.is_empty());
-        let is_explained = evidence.of_pods(None).is_some() || evidence.of_gates().is_some();
-        if starting && !is_explained {
+        if starting && evidence.of_pods(None).is_none() {
             let evicted = |pod: &PodState| pod.evicted().is_some();
             match self::pods(client, namespace, &selector, "status.phase=Failed", evicted).await {
                 Ok(ended) => {
@@ -420,7 +450,9 @@ impl Evidence {
             }
         }
         if events {
-            evidence.refusal = of(refusal(client, child, now).await);
+            // An Event from before the last successful creation is about an earlier problem.
+            let since = youngest.max(Some(now.plus(-OLD_EVENT)));
+            evidence.refusal = of(refusal(client, child, since).await);
         }
         evidence
     }
@@ -430,8 +462,10 @@ impl Evidence {
         let mut found = Vec::new();
         let each = |node: NodeState| found.push(node);
         let scope = Scope { labels: labels.map(str::to_owned), ..Scope::default() };
-        let nodes = list(client, &scope, true, each).await.map(|()| found.into());
-        Evidence { nodes: of(nodes), ..Evidence::default() }
+        let listed = list(client, &scope, true, each).await;
+        let count = u32::try_from(found.len()).unwrap_or(u32::MAX);
+        let nodes = of(listed.map(|()| found.into()));
+        Evidence { nodes, listed: count, ..Evidence::default() }
     }
 }
 
@@ -455,13 +489,13 @@ pub(crate) async fn pods(
     namespace: &InternedStr,
     selector: &str,
     fields: &str,
-    keep: impl Fn(&PodState) -> bool + Send + Sync,
+    mut keep: impl FnMut(&PodState) -> bool + Send,
 ) -> Result<Arc<[PodState]>, Error> {
     let (labels, fields) = (Some(selector.to_owned()), Some(fields.to_owned()));
     let scope = Scope { namespace: Some(namespace.clone()), labels, fields };
     let mut pods: Vec<PodState> = Vec::new();
     let each = |pod: PodState| {
-        if pods.len() < PODS && keep(&pod) {
+        if keep(&pod) && pods.len() < PODS {
             pods.push(pod);
         }
     };
@@ -470,11 +504,11 @@ pub(crate) async fn pods(
     Ok(pods.into())
 }
 
-/// Returns the newest reason why a pod of `child` could not be created, if its Events report one.
+/// Returns the newest reason why a pod of `child` could not be created, if its Events report one of `since` or later.
 async fn refusal<S: Workload>(
     client: &Client,
     child: &Child<S>,
-    now: Time,
+    since: Option<Time>,
 ) -> Result<Option<String>, Error> {
     let uid = child.meta.uid;
     let fields = format!("involvedObject.uid={uid},type=Warning,reason=FailedCreate");
@@ -488,7 +522,7 @@ async fn refusal<S: Workload>(
         }
     };
     list(client, &scope, false, each).await?;
-    let recent = newest.filter(|(at, _)| at.is_some_and(|at| at.plus(OLD_EVENT) >= now));
+    let recent = newest.filter(|(at, _)| *at >= since);
     Ok(recent.map(|(_, event)| without_generated_names(&event.message, child.key().name())))
 }
 
@@ -542,6 +576,7 @@ mod tests {
     use crate::client::Options;
     use crate::generic_daemon::{self, GenericDaemon};
     use crate::workload::DaemonSetSpec;
+    use crate::workload::Reason;
     use crate::workload::fixtures::{child, custom, uid, wire};
 
     fn found(pods: Vec<PodState>) -> Evidence {
@@ -562,7 +597,7 @@ mod tests {
 
     fn lists(state: &mut State, (uid, generation): (Uid, i64), now: Instant) -> bool {
         let subject = Subject::Child(uid, generation);
-        matches!(state.look_up(&subject, NOT, now), Known::ListNow)
+        matches!(state.look_up(&subject, NOT, 0, now), Known::ListNow)
     }
 
     fn of_child(uid: Uid) -> Subject {
@@ -578,7 +613,7 @@ mod tests {
         while let Some(now) = turns.iter().min().copied().filter(|now| *now < start + FRESH) {
             let n = turns.iter().position(|turn| *turn == now).unwrap();
             let subject = of_child(uid(n as u8));
-            match state.look_up(&subject, NOT, now) {
+            match state.look_up(&subject, NOT, 0, now) {
                 Known::ListNow => {
                     sent.push(now);
                     turns[n] = state.answered(&subject, &crashing(), now);
@@ -610,17 +645,27 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_list_pauses_all_lists_and_is_not_reused() {
+    fn a_failed_list_pauses_only_itself_with_backoff() {
         let (mut state, start) = (State::default(), Instant::now());
         assert!(lists(&mut state, (uid(1), 1), start));
         let until = state.answered(&of_child(uid(1)), &Evidence::failed(), start);
         assert_eq!(until, start + PAUSE);
         let soon = start + Duration::from_secs(1);
-        assert!(
-            matches!(state.look_up(&of_child(uid(2)), NOT, soon), Known::Wait(at) if at == until)
-        );
-        assert!(lists(&mut state, (uid(2), 1), until));
+        assert!(!lists(&mut state, (uid(1), 1), soon));
+        assert!(lists(&mut state, (uid(2), 1), soon), "another workload");
         assert!(lists(&mut state, (uid(1), 1), until));
+        let next = state.answered(&of_child(uid(1)), &Evidence::failed(), until);
+        assert_eq!(next, until + 2 * PAUSE);
+    }
+
+    #[test]
+    fn the_more_pods_a_workload_has_the_longer_a_list_is_used() {
+        let (mut state, start) = (State::default(), Instant::now());
+        assert!(lists(&mut state, (uid(1), 1), start));
+        let many = Evidence { listed: 5000, ..crashing() };
+        state.answered(&of_child(uid(1)), &many, start);
+        assert!(!lists(&mut state, (uid(1), 1), start + Duration::from_secs(329)));
+        assert!(lists(&mut state, (uid(1), 1), start + Duration::from_secs(330)));
     }
 
     fn node() -> NodeState {
@@ -631,20 +676,24 @@ mod tests {
     fn daemons_with_the_same_labels_share_one_list_of_nodes() {
         let (mut state, start) = (State::default(), Instant::now());
         let (logs, disks) = (Subject::Nodes("logs".into()), Subject::Nodes("disk=ssd".into()));
-        assert!(matches!(state.look_up(&logs, NOT, start), Known::ListNow));
+        assert!(matches!(state.look_up(&logs, NOT, 0, start), Known::ListNow));
         let of = |count| Answer::Found(vec![node(); count].into());
         state.answered(&logs, &Evidence { nodes: of(0), ..Evidence::default() }, start);
         for second in 0..30 {
             let at = start + Duration::from_secs(second);
-            assert!(matches!(state.look_up(&logs, NOT, at), Known::Fresh(..)), "{second} s");
+            assert!(matches!(state.look_up(&logs, NOT, 0, at), Known::Fresh(..)), "{second} s");
         }
-        assert!(matches!(state.look_up(&logs, NOT, start + FRESH), Known::ListNow));
-        assert!(matches!(state.look_up(&logs, SELDOM, start + FRESH), Known::Fresh(..)), "enough");
+        assert!(matches!(state.look_up(&logs, NOT, 0, start + FRESH), Known::ListNow));
+        assert!(
+            matches!(state.look_up(&logs, SELDOM, 0, start + FRESH), Known::Fresh(..)),
+            "enough"
+        );
         let start = start + FRESH;
-        assert!(matches!(state.look_up(&disks, NOT, start), Known::ListNow), "other nodes");
-        state.answered(&disks, &Evidence { nodes: of(5000), ..Evidence::default() }, start);
+        assert!(matches!(state.look_up(&disks, NOT, 0, start), Known::ListNow), "other nodes");
+        let many = Evidence { nodes: of(1), listed: 5000, ..Evidence::default() };
+        state.answered(&disks, &many, start);
         let later = start + Duration::from_secs(329);
-        assert!(matches!(state.look_up(&disks, NOT, later), Known::Fresh(..)), "they are many");
+        assert!(matches!(state.look_up(&disks, NOT, 0, later), Known::Fresh(..)), "they are many");
     }
 
     #[test]
@@ -654,9 +703,9 @@ mod tests {
         let failed = Evidence::failed();
         let mut pauses = Vec::new();
         for _ in 0..8 {
-            assert!(matches!(state.look_up(&all, NOT, now), Known::ListNow));
+            assert!(matches!(state.look_up(&all, NOT, 0, now), Known::ListNow));
             let until = state.answered(&all, &failed, now);
-            assert!(matches!(state.look_up(&some, NOT, now), Known::Wait(at) if at == until));
+            assert!(matches!(state.look_up(&some, NOT, 0, now), Known::Wait(at) if at == until));
             assert!(lists(&mut state, (uid(1), 1), now));
             pauses.push(until.duration_since(now).as_secs());
             now = until;
@@ -719,10 +768,8 @@ mod tests {
         let (_, evidence) = explained(all, Vec::new()).await;
         let kept: Vec<_> = evidence.pods.found().unwrap().iter().map(PodState::name).collect();
         assert_eq!(kept, ["b", "c"]);
-        assert_eq!(
-            evidence.terminating().map(|(pod, grace)| (pod.name(), grace)),
-            Some(("c", 600))
-        );
+        let hangs = evidence.of_pods(None).map(|trouble| trouble.reason);
+        assert_eq!(hangs, Some(Reason::PodsTerminating));
     }
 
     #[tokio::test]
@@ -732,16 +779,21 @@ mod tests {
         assert_eq!(evidence.refusal, Answer::Found(Some("new".to_owned())));
         let (_, evidence) = explained(Vec::new(), vec![event("11:30", "old")]).await;
         assert_eq!(evidence.refusal, Answer::Found(None));
+        let created = "2026-01-01T11:50:00Z";
+        let pod = json!({"metadata": {"name": "a", "namespace": "n", "creationTimestamp": created},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+        let (_, evidence) = explained(vec![pod], vec![event("11:45", "new")]).await;
+        assert_eq!(evidence.refusal, Answer::Found(None), "a pod was created since");
     }
 
     #[test]
     fn unused_results_are_removed() {
         let (mut state, start) = (State::default(), Instant::now());
         for n in 0..100 {
-            state.look_up(&of_child(uid(n)), NOT, start);
+            state.look_up(&of_child(uid(n)), NOT, 0, start);
             state.answered(&of_child(uid(n)), &crashing(), start);
         }
-        state.look_up(&of_child(uid(0)), NOT, start + 3 * FRESH);
+        state.look_up(&of_child(uid(0)), NOT, 0, start + 3 * FRESH);
         assert_eq!(state.entries.len(), 1);
     }
 

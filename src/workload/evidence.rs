@@ -51,6 +51,8 @@ pub struct Evidence {
     pub refusal: Answer<Option<String>>,
     /// Nodes with a daemon's labels, including those where it cannot run.
     pub nodes: Answer<Arc<[NodeState]>>,
+    /// Number of listed pods or nodes, including those that show nothing.
+    pub listed: u32,
     /// Time of the list of pods.
     pub at: Option<Time>,
 }
@@ -85,15 +87,20 @@ impl Evidence {
             || matches!(self.nodes, Answer::Failed)
     }
 
-    /// Returns why pods are not ready: the cause that most of them share, with the first pod by name that has
-    /// it. The pod in `previous`, the last message, takes precedence, because a pod that crashes runs for a
-    /// moment between two crashes. A failing probe counts only if there is no other cause, and an eviction only
-    /// after that.
+    /// Returns the error that most pods share, with the first pod by name that has it. The pod in `previous`, the
+    /// last message, takes precedence. A pod that hangs in termination counts only if there is no other error, and
+    /// an eviction only after that.
     pub fn of_pods(&self, previous: Option<&str>) -> Option<Trouble> {
         let pods = self.pods.found()?;
+        let hangs = |pod: &PodState| pod.hangs(self.at?);
         most_common(pods, PodState::trouble, previous)
-            .or_else(|| most_common(pods, PodState::unready, previous))
+            .or_else(|| most_common(pods, hangs, previous))
             .or_else(|| evicted(pods))
+    }
+
+    /// Returns what a pod lacks that is starting, or was ready and is no longer.
+    pub fn of_starting_pods(&self, previous: Option<&str>) -> Option<Trouble> {
+        most_common(self.pods.found()?, PodState::starting, previous)
     }
 
     /// Returns why pods cannot start that have tried for a while. Such a cause counts even during progress.
@@ -101,12 +108,6 @@ impl Evidence {
         let (pods, now) = (self.pods.found()?, self.at?);
         let lasting = |pod: &PodState| pod.trouble().filter(|_| pod.lasts(now));
         most_common(pods, lasting, previous)
-    }
-
-    /// Returns the first pod, by name, that only its readiness gates keep from being ready. A gate can take
-    /// minutes to open.
-    pub fn of_gates(&self) -> Option<Trouble> {
-        self.pods.found()?.iter().find_map(PodState::gated)
     }
 
     /// Returns the names of nodes with pods that are not ready.
@@ -118,11 +119,12 @@ impl Evidence {
         (!nodes.is_empty()).then(|| some(&nodes))
     }
 
-    /// Returns the pod with the longest grace period, in seconds, of those that are being deleted.
-    pub fn terminating(&self) -> Option<(&PodState, i64)> {
-        let pods = self.pods.found()?.iter();
-        let terminating = pods.filter_map(|pod| Some((pod, pod.terminates_within()?)));
-        terminating.rev().max_by_key(|(_, grace)| *grace)
+    /// Returns whether the listed nodes show why this number of nodes should not run the daemon. A node can have
+    /// changed since.
+    pub fn explains(&self, misscheduled: usize) -> bool {
+        let is_closed = |node: &&NodeState| node.is_lost() || node.taint(&[]).is_some();
+        let closed = |nodes: &Arc<[NodeState]>| nodes.iter().filter(is_closed).count();
+        self.nodes.found().is_none_or(|nodes| closed(nodes) >= misscheduled)
     }
 
     /// Returns the nodes where a daemon with this label and these tolerations belongs, if they could be listed.
@@ -146,7 +148,7 @@ fn most_common(
     // Of equally common causes, the first by name.
     let reason = found.iter().rev().max_by_key(|(_, t)| count(t.reason)).map(|(_, t)| t.reason)?;
     let named = |pod: &PodState| {
-        previous.is_some_and(|message| message.starts_with(&format!("Pod {} ", pod.name())))
+        previous.is_some_and(|message| message.contains(&format!("od {} ", pod.name())))
     };
     let mut of_reason = found.iter().filter(|(_, trouble)| trouble.reason == reason);
     let again = of_reason.clone().find(|(pod, _)| named(pod));

@@ -20,6 +20,7 @@ use super::evidence::{Answer, Evidence};
 use super::pod_state::Trouble;
 use super::progress::{Progress, degraded_for, reported};
 use super::reason::Reason;
+use super::sentence::join;
 use crate::client;
 use crate::controller::{Name, Problem};
 use crate::object::Labels;
@@ -110,6 +111,11 @@ pub trait Workload: ChildSpec {
         Ask::Pods
     }
 
+    /// Returns the number of nodes that run a pod although none belongs there. The lists of nodes show why.
+    fn misscheduled(_: &Child<Self>) -> usize {
+        0
+    }
+
     /// Returns whether the counts alone do not show whether the workload is ready.
     fn is_to_be_explained(_: &Child<Self>) -> bool {
         false
@@ -127,8 +133,8 @@ impl Context<'_> {
     /// Returns whether the workload has made no progress for `limit`, or the status reports this and none was
     /// made since.
     pub(super) fn is_late(&self, limit: Duration) -> bool {
-        let is_known =
-            |known: Trouble| known.reason == Reason::ProgressDeadlineExceeded && self.is_stuck();
+        const LATE: [Reason; 2] = [Reason::ProgressDeadlineExceeded, Reason::ContainersNotReady];
+        let is_known = |known: Trouble| LATE.contains(&known.reason) && self.is_stuck();
         self.idle >= limit || self.known().is_some_and(is_known)
     }
 
@@ -140,7 +146,7 @@ impl Context<'_> {
         Some(Trouble { reason, message: message.to_owned(), stalls_at_once })
     }
 
-    /// Returns why pods are not ready. While their list fails, returns the cause in the status.
+    /// Returns the error of the pods. While their list fails, returns the one in the status.
     pub(super) fn of_pods(&self) -> Option<Trouble> {
         let known = self.known();
         if matches!(self.evidence.pods, Answer::Failed) {
@@ -161,17 +167,60 @@ impl Context<'_> {
         self.evidence.of_lasting_pods(None)
     }
 
-    /// Like [`Context::of_pods`], but after `limit` also reports closed readiness gates. They take precedence
-    /// over an eviction, because they can take minutes to open.
-    pub(super) fn of_pods_within(&self, limit: Duration, completed: bool) -> Option<Trouble> {
-        let is_known =
-            |known: Trouble| known.reason == Reason::ContainersNotReady && self.is_stuck();
-        let is_due = completed || self.is_late(limit) || self.known().is_some_and(is_known);
-        let gates = || self.evidence.of_gates().filter(|_| is_due);
-        match self.of_pods() {
-            Some(trouble) if trouble.reason != Reason::PodsEvicted => Some(trouble),
-            evicted => gates().or(evicted),
+    /// Returns what a starting pod lacks. The message names the pod of the previous one.
+    fn of_starting_pods(&self) -> Option<Trouble> {
+        let previous = self.previous.as_ref().map(|previous| previous.message.as_str());
+        self.evidence.of_starting_pods(previous)
+    }
+
+    /// Returns the error to report of a rollout that is incomplete, or was `completed`. Errors that pass within
+    /// [`Progress::IDLE_MAX`] are not reported during a rollout. A known one is, until the pods show that it is
+    /// solved.
+    pub(super) fn error(&self, of_pods: Option<Trouble>, completed: bool) -> Option<Trouble> {
+        let is_due = completed || self.is_stuck() || self.known().is_some();
+        of_pods.filter(|_| is_due).or_else(|| self.of_lasting_pods())
+    }
+
+    /// Returns the health of a workload that is incomplete although no pod shows an error. `completed` says
+    /// whether it was complete before; then pods can be missing for [`Progress::IDLE_MAX`]. Otherwise pods can take
+    /// `limit` to start.
+    pub(super) fn incomplete(&self, missing: &str, completed: bool, limit: Duration) -> Health {
+        let is_due = match completed {
+            true => self.is_stuck() || self.known().is_some(),
+            false => self.is_late(limit),
+        };
+        let of = |reason, message| {
+            self.health_of(Trouble { reason, message, stalls_at_once: false }, completed)
+        };
+        match self.of_starting_pods() {
+            Some(starting) if is_due => self.health_of(starting, completed),
+            None if is_due && completed => of(Reason::ReplicasUnavailable, missing.to_owned()),
+            None if is_due => {
+                let message = format!("No progress for {} seconds: {missing}", limit.as_secs());
+                of(Reason::ProgressDeadlineExceeded, message)
+            }
+            starting => {
+                let message = match starting {
+                    Some(starting) => join(missing, &starting.message),
+                    None => self.kept(missing),
+                };
+                match completed {
+                    true => Health {
+                        rollout: Rollout::Complete,
+                        ..Health::new(Level::Progressing, Reason::ReplicasUnavailable, message)
+                    },
+                    false => Health::rolling_out(message),
+                }
+            }
         }
+    }
+
+    /// Returns `first` or, while the list of pods fails, the previous message if it begins with it.
+    fn kept(&self, first: &str) -> String {
+        let previous = self.previous.as_ref().map(|previous| &previous.message);
+        let failed = matches!(self.evidence.pods, Answer::Failed);
+        let kept = previous.filter(|message| failed && message.starts_with(first));
+        kept.map_or_else(|| first.to_owned(), String::clone)
     }
 
     /// Returns why a DaemonSet's pods cannot be created.
@@ -189,14 +238,10 @@ impl Context<'_> {
 
     /// Returns `first` with the known problem of a pod.
     pub(super) fn with_pod(&self, first: &str) -> String {
-        if matches!(self.evidence.pods, Answer::Failed)
-            && let Some(known) = self.known().filter(|known| known.message.starts_with(first))
-        {
-            return known.message;
-        }
-        match self.of_pods().or_else(|| self.evidence.of_gates()) {
-            Some(trouble) => format!("{first}; {}", trouble.message),
-            None => first.to_owned(),
+        let previous = self.previous.as_ref().map(|previous| previous.message.as_str());
+        match self.evidence.of_pods(previous).or_else(|| self.of_starting_pods()) {
+            Some(trouble) => join(first, &trouble.message),
+            None => self.kept(first),
         }
     }
 
@@ -314,8 +359,8 @@ impl Health {
         if context.is_late(Progress::IDLE_MAX) {
             let seconds = Progress::IDLE_MAX.as_secs();
             let message = format!(
-                "The {kind} controller has not acted on the {kind} for {seconds} seconds: does \
-                 kube-controller-manager run?"
+                "The {kind} controller has not processed the {kind} for {seconds} seconds. Check that \
+                 kube-controller-manager is running"
             );
             let reason = Reason::ProgressDeadlineExceeded;
             return context.health_of(Trouble { reason, message, stalls_at_once: false }, false);

@@ -16,6 +16,7 @@
 //! then reconcile.
 
 pub(crate) mod reason;
+pub(crate) mod sentence;
 pub(crate) mod condition;
 pub(crate) mod custom_resource;
 pub(crate) mod labels;

@@ -18,6 +18,9 @@ use crate::controller::Action;
 /// that belongs on fewer nodes than have its label, or on none. Nodes are not watched.
 const OFTEN: Duration = Duration::from_secs(60);
 
+/// Minimum time between two observations.
+const SOON: Duration = Duration::from_millis(100);
+
 /// Time for which a problem without a known cause is listed whenever the evidence expires.
 const EARLY: Duration = Duration::from_secs(60);
 
@@ -79,13 +82,12 @@ impl Observer {
             return (first, Action::Done);
         }
         if !S::is_observed(child) {
-            context.idle =
-                self.progress.idle(object, child.meta.generation, S::progress(child), now);
+            context.idle = self.idle(object, child, now);
             let again = Action::RequeueAfter(Progress::next(context.idle));
             return (S::health(child, &context), again);
         }
         // Only time is missing. The owned object's status changes when it is over.
-        if first.level == Level::Progressing && first.rollout == Rollout::Complete {
+        if first.reason == Reason::RollingOut && first.rollout == Rollout::Complete {
             return (first, Action::Done);
         }
         let unclear = S::is_to_be_explained(child);
@@ -97,9 +99,9 @@ impl Observer {
             }
             return self.nodes_with_the_label(client, child, context).await;
         }
-        let often = OFTEN.max(diagnostics::OF_EACH_NODE * inputs.nodes);
-        let (uid, generation) = (object.uid(), child.meta.generation);
-        context.idle = self.progress.idle(object, generation, S::progress(child), now);
+        let often = OFTEN.max(diagnostics::OF_EACH * inputs.nodes);
+        let uid = object.uid();
+        context.idle = self.idle(object, child, now);
         let known = context.previous.as_ref().filter(|previous| previous.trouble().is_some());
         context.lasting =
             known.map_or(Duration::ZERO, |known| self.progress.lasting(uid, known.reason, now));
@@ -119,12 +121,18 @@ impl Observer {
         }
         let health = S::health(child, &context);
         self.progress.note(uid, health.trouble().map(|(reason, _)| reason), now);
+        let often = if context.evidence.explains(S::misscheduled(child)) { often } else { SOON };
         let next = next(&health, &context, until.duration_since(now), often);
         if health.level == Level::Ready {
             self.progress.forget(uid);
             return (health, next);
         }
         (health, earlier(again, next))
+    }
+
+    /// Returns for how long the workload has made no progress.
+    fn idle<V: Custom, S: Workload>(&self, object: &V, child: &Child<S>, now: Instant) -> Duration {
+        self.progress.idle(object, child.meta.generation, S::progress(child), now)
     }
 
     /// Returns the health of a daemon that is ready where Kubernetes wants it, with the nodes that have its
@@ -137,12 +145,12 @@ impl Observer {
         context: Context<'_>,
     ) -> (Health, Action) {
         let enough = diagnostics::SELDOM;
-        let (evidence, until) = self.diagnostics.of_nodes(client, context.label, enough).await;
+        let (evidence, until) = self.diagnostics.of_nodes(client, context.label, enough, 0).await;
         let has_failed = evidence.has_failed();
         let health = S::health(child, &Context { evidence, ..context });
         let is_well = health.level == Level::Ready && !has_failed;
         let wait = if is_well { enough } else { until.duration_since(Instant::now()) };
-        (health, Action::RequeueAfter(wait.max(Duration::from_millis(100))))
+        (health, Action::RequeueAfter(wait.max(SOON)))
     }
 
     /// Returns the wait until the operator can write a status that differs from the last one only in counts.
@@ -155,10 +163,10 @@ impl Observer {
 /// without a problem is observed again after `often`.
 fn next(health: &Health, context: &Context<'_>, fresh: Duration, often: Duration) -> Action {
     if context.evidence.has_failed() {
-        return Action::RequeueAfter(fresh.max(Duration::from_millis(100)));
+        return Action::RequeueAfter(fresh.max(SOON));
     }
     match health.trouble() {
-        None => Action::RequeueAfter(often),
+        None => Action::RequeueAfter(often.max(fresh.clamp(SOON, OFTEN))),
         Some((Reason::ReplicasUnavailable | Reason::ProgressDeadlineExceeded, _))
             if context.idle < EARLY =>
         {

@@ -11,8 +11,11 @@ use super::condition::{Status, Time};
 use super::reason::Reason;
 use crate::object::{InternedStr, Kind, Meta, Nothing};
 
-/// The API server's default grace period (`DefaultTerminationGracePeriodSeconds` in k8s.io/api/core/v1).
-const GRACE_PERIOD: i64 = 30;
+/// Time in seconds after which a pod that does not start or end is no longer just starting or ending.
+const WHILE: i64 = 30;
+
+/// Maximum time in seconds from the end of a container until its pod is reported as not ready.
+const SKEW: i64 = 10;
 
 /// Taints that every daemon tolerates, because the DaemonSet controller adds the tolerations, by key and effect
 /// (`AddOrUpdateDaemonPodTolerations` in k8s.io/kubernetes, pkg/controller/daemon/util). It adds
@@ -57,7 +60,6 @@ pub struct PodState {
 #[serde(default, rename_all = "camelCase")]
 struct PodPlace {
     node_name: Option<InternedStr>,
-    termination_grace_period_seconds: Option<i64>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -103,6 +105,7 @@ struct Running {}
 struct Terminated {
     reason: InternedStr,
     exit_code: i32,
+    finished_at: Option<Time>,
 }
 
 /// The part of a node that shows whether a daemon can run there. Parsing skips its images and labels, which are
@@ -160,6 +163,11 @@ impl PodState {
         self.spec.node_name.as_deref()
     }
 
+    /// Returns the time of its creation.
+    pub(crate) fn created(&self) -> Option<Time> {
+        self.meta.created().map(|created| Time::new(created.as_second()))
+    }
+
     /// Returns whether the pod has ended. Such a pod remains for inspection and does not count as a replica.
     pub fn has_ended(&self) -> bool {
         ["Failed", "Succeeded"].contains(&&*self.status.phase)
@@ -170,18 +178,17 @@ impl PodState {
         self.condition("Ready").is_some_and(|ready| ready.status == Status::True)
     }
 
-    /// Returns the seconds within which the pod ends, if it is being deleted.
-    pub(crate) fn terminates_within(&self) -> Option<i64> {
-        let grace = self.spec.termination_grace_period_seconds.unwrap_or(GRACE_PERIOD);
-        (self.meta.deleting && self.on_a_lost_node().is_none()).then_some(grace)
+    /// Returns whether the pod is being deleted.
+    pub(crate) fn is_terminating(&self) -> bool {
+        self.meta.deleting
     }
 
-    /// Returns the state, much as `kubectl get pods` shows it.
-    pub fn state(&self) -> String {
-        if self.is_ready() {
-            return "Ready".to_owned();
-        }
-        match self.trouble().or_else(|| self.unready()) {
+    /// Returns the state at `now`, much as `kubectl get pods` shows it.
+    pub fn state(&self, now: Time) -> String {
+        let trouble = self.trouble().or_else(|| self.hangs(now));
+        match trouble.or_else(|| self.starting()) {
+            None if self.meta.deleting => "Terminating".to_owned(),
+            None if self.is_ready() => "Ready".to_owned(),
             Some(trouble) => format!("{}: {}", trouble.reason.as_str(), trouble.message),
             None if self.status.phase.is_empty() => "Unknown".to_owned(),
             None => self.status.phase.to_string(),
@@ -229,12 +236,12 @@ impl PodState {
 
     /// Returns whether the pod has not been ready for 30 s at `now`, so that it is not just starting.
     pub(crate) fn lasts(&self, now: Time) -> bool {
-        const WHILE: i64 = 30;
         let since = self.not_ready_since().max(self.scheduled());
         since.is_some_and(|since| since.plus(WHILE) <= now)
     }
 
-    /// Returns why the pod is not ready. `None` if it is ready, has ended, is being deleted, or has no problem.
+    /// Returns the error that keeps the pod from being ready. `None` if it is ready, has ended, is being deleted,
+    /// or is only starting.
     pub fn trouble(&self) -> Option<Trouble> {
         if self.has_ended() {
             return None;
@@ -245,43 +252,48 @@ impl PodState {
         let status = &self.status;
         let mut containers =
             status.init_container_statuses.iter().chain(&status.container_statuses);
+        let since = self.not_ready_since();
         containers
-            .find_map(ContainerStatus::trouble)
+            .find_map(|container| container.trouble(since))
             .or_else(|| self.unscheduled())
             .or_else(|| self.on_a_lost_node())
             .map(|trouble| self.named(trouble))
     }
 
-    /// Returns why the pod is not ready although its containers have no problem: the readiness probe of a
-    /// running container or sidecar fails, or no container can start before the volumes and the network are set
-    /// up.
-    pub(crate) fn unready(&self) -> Option<Trouble> {
-        let probed = self.condition("Ready").filter(|ready| ready.status == Status::False)?;
-        if self.has_ended() || self.meta.deleting || probed.reason != "ContainersNotReady" {
+    /// Returns what a pod without an error still lacks: its volumes, its containers, a readiness probe that
+    /// passes, or a readiness gate. `None` if it is ready, has ended, is being deleted, or shows an error.
+    pub(crate) fn starting(&self) -> Option<Trouble> {
+        if self.has_ended() || self.meta.deleting || self.is_ready() || self.trouble().is_some() {
             return None;
         }
         let status = &self.status;
-        let mut containers =
-            status.container_statuses.iter().chain(&status.init_container_statuses);
-        let unready = containers.find(|c| c.state.running.is_some() && !c.ready);
-        let message = match unready {
-            Some(container) => format!("runs, but its container {} is not ready", container.name),
-            None if self.waits_for_its_sandbox() => "waits for its volumes or network".to_owned(),
-            None => return None,
+        let unready = |c: &&ContainerStatus| c.state.running.is_some() && !c.ready;
+        let gates =
+            self.condition("Ready").filter(|ready| ready.reason == "ReadinessGatesNotReady");
+        let message = if let Some(gates) = gates {
+            format!("is running, but its readiness gates are not met: {}", gates.message)
+        } else if let Some(container) = status.container_statuses.iter().find(unready) {
+            format!("is running, but its container {} is not ready", container.name)
+        } else if let Some(container) = status.init_container_statuses.iter().find(unready) {
+            // The other containers start when an init container has ended, or a sidecar has started.
+            match status.container_statuses.iter().any(|c| c.state.running.is_some()) {
+                true => format!("is running, but its container {} is not ready", container.name),
+                false => format!("is still running its init container {}", container.name),
+            }
+        } else if self.waits_for_its_sandbox() {
+            "is waiting for its volumes or network".to_owned()
+        } else {
+            format!("is starting on node {}", self.node()?)
         };
         Some(self.named(trouble(Reason::ContainersNotReady, message)))
     }
 
-    /// Returns why the pod is not ready although its containers are: a readiness gate, such as a load
-    /// balancer's, is closed.
-    pub(crate) fn gated(&self) -> Option<Trouble> {
-        let is_gated = |ready: &&ChildCondition| ready.reason == "ReadinessGatesNotReady";
-        let ready = self.condition("Ready").filter(is_gated)?;
-        if self.has_ended() || self.meta.deleting {
-            return None;
-        }
-        let message = format!("runs, but its readiness gates are not met: {}", ready.message);
-        Some(self.named(trouble(Reason::ContainersNotReady, message)))
+    /// Returns the problem of a pod that still exists at `now`, half a minute after its grace period.
+    pub(crate) fn hangs(&self, now: Time) -> Option<Trouble> {
+        let (ends, node) = (self.meta.deletion()?, self.node().unwrap_or_default());
+        let is_over = Time::new(ends.as_second()).plus(WHILE) <= now;
+        let message = format!("is still terminating on node {node}, past its grace period");
+        is_over.then(|| self.named(trouble(Reason::PodsTerminating, message)))
     }
 
     /// Returns whether the pod is on a node, and its volumes and network are not set up yet (KEP-3085).
@@ -327,8 +339,9 @@ fn trouble(reason: Reason, message: String) -> Trouble {
 // === impl ContainerStatus ===
 
 impl ContainerStatus {
-    fn trouble(&self) -> Option<Trouble> {
-        self.waits().or_else(|| self.crashes())
+    /// Returns the error of a container in a pod that has not been ready since `since`.
+    fn trouble(&self, since: Option<Time>) -> Option<Trouble> {
+        self.waits().or_else(|| self.crashes(since))
     }
 
     /// Reports a container that cannot start. Most causes resolve themselves: a registry or a resolver that is
@@ -345,7 +358,7 @@ impl ContainerStatus {
                 pull(": its pull policy is Never, and the node does not have it")
             }
             "ErrImagePull" | "ImagePullBackOff" | "RegistryUnavailable" | "ImageInspectError" => {
-                pull("")
+                pull(why_not_pulled(&waiting.message))
             }
             "CreateContainerConfigError"
             | "CreateContainerError"
@@ -371,14 +384,20 @@ impl ContainerStatus {
         Some(Trouble { stalls_at_once, ..found })
     }
 
-    fn crashes(&self) -> Option<Trouble> {
+    fn crashes(&self, since: Option<Time>) -> Option<Trouble> {
         let reason = self.state.waiting.as_ref().map_or("", |waiting| &*waiting.reason);
         let now = self.state.terminated.as_ref();
-        let ended = now.filter(|ended| ended.exit_code != 0 || !self.ready);
-        let ended = match (reason, ended) {
-            ("CrashLoopBackOff", _) => self.last_state.terminated.as_ref().or(ended),
+        let before = self.last_state.terminated.as_ref();
+        // It runs again, and its pod has not been ready since the crash.
+        let is_recent = |ended: &&Terminated| {
+            let not_ready = since.zip(ended.finished_at);
+            not_ready.is_some_and(|(since, ended)| since <= ended.plus(SKEW))
+        };
+        let again = before.filter(|ended| !self.ready && ended.exit_code != 0).filter(is_recent);
+        let ended = match (reason, now) {
+            ("CrashLoopBackOff", _) => before.or(now),
             (_, Some(ended)) if ended.exit_code != 0 => Some(ended),
-            _ => return None,
+            _ => Some(again?),
         };
         let how = ended.map_or_else(String::new, |ended| {
             let reason = Some(&ended.reason).filter(|r| !r.is_empty() && **r != "Error");
@@ -388,6 +407,38 @@ impl ContainerStatus {
         let message = format!("crashes: container {}{how}", self.name);
         Some(trouble(Reason::CrashLoopBackOff, message))
     }
+}
+
+/// Returns the cause in the message of a failed pull (containerd and CRI-O). Only the cause is stable: the message
+/// also has times and addresses.
+fn why_not_pulled(message: &str) -> &'static str {
+    const CAUSES: [(&str, &[&str]); 5] = [
+        (
+            ": it does not exist for the node's architecture",
+            &["no match for platform", "no matching manifest", "choosing image instance"],
+        ),
+        (
+            ": the registry limits the rate of pulls",
+            &["toomanyrequests", "429 Too Many", "rate limit"],
+        ),
+        (
+            ": access is denied, or the repository does not exist",
+            &[
+                "unauthorized",
+                "denied",
+                "authorization failed",
+                "authentication required",
+                "403 Forbidden",
+            ],
+        ),
+        (": the registry does not have it", &["not found", "manifest unknown", "does not exist"]),
+        (
+            ": the registry does not respond",
+            &["no such host", "dial tcp", "timeout", "connection refused", "deadline exceeded"],
+        ),
+    ];
+    let named = |words: &[&str]| words.iter().any(|word| message.contains(word));
+    CAUSES.iter().find(|(_, words)| named(words)).map_or("", |(cause, _)| cause)
 }
 
 /// Returns whether a message is about a Secret or a ConfigMap that can still be created or reach the node
@@ -487,10 +538,56 @@ mod tests {
         let lost: PodState = serde_json::from_value(object.clone()).unwrap();
         let message = "Pod a is still terminating on node n, which does not report";
         assert_eq!(lost.trouble().map(|t| t.message).as_deref(), Some(message));
-        assert_eq!(lost.terminates_within(), None, "it does not end");
         object["status"]["conditions"][0]["status"] = json!("True");
         let ending: PodState = serde_json::from_value(object).unwrap();
-        assert_eq!((ending.trouble(), ending.terminates_within()), (None, Some(GRACE_PERIOD)));
+        assert_eq!(ending.trouble(), None);
+        let hangs = |seconds| {
+            let ends: Time = serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap();
+            ending.hangs(ends.plus(seconds)).map(|trouble| trouble.message)
+        };
+        assert_eq!(hangs(29), None);
+        let message = "Pod a is still terminating on node n, past its grace period";
+        assert_eq!(hangs(30).as_deref(), Some(message));
+    }
+
+    #[test]
+    fn a_container_that_runs_again_after_a_crash_still_crashes() {
+        let again = |ended: &str| {
+            let crash = json!({"exitCode": 3, "finishedAt": format!("2026-01-01T00:{ended}:00Z")});
+            let container = json!({"name": "c", "ready": false, "state": {"running": {}},
+                "lastState": {"terminated": crash}});
+            let ready = json!({"type": "Ready", "status": "False", "reason": "ContainersNotReady",
+                "lastTransitionTime": "2026-01-01T00:10:00Z"});
+            pod(&json!({"phase": "Running", "containerStatuses": [container], "conditions": [ready]}))
+                .trouble()
+                .map(|trouble| trouble.reason)
+        };
+        assert_eq!(again("10"), Some(Reason::CrashLoopBackOff));
+        assert_eq!(again("05"), None, "it has been ready since");
+    }
+
+    #[test]
+    fn the_cause_of_a_failed_pull_is_named() {
+        for (message, cause) in [
+            (
+                "code = NotFound desc = failed to resolve \"r/nginx:typo\": r/nginx:typo: not found",
+                "does not have it",
+            ),
+            (
+                "Back-off pulling image \"x\": ErrImagePull: failed to authorize: 401 Unauthorized: unauthorized",
+                "denied",
+            ),
+            (
+                "pull access denied, repository does not exist or may require authorization",
+                "denied",
+            ),
+            ("toomanyrequests: You have reached your pull rate limit", "limits the rate"),
+            ("no match for platform in manifest: not found", "architecture"),
+            ("dial tcp: lookup registry.invalid: no such host", "does not respond"),
+        ] {
+            assert!(why_not_pulled(message).contains(cause), "{message}");
+        }
+        assert_eq!(why_not_pulled("Back-off pulling image \"x\""), "");
     }
 
     #[test]
@@ -536,15 +633,24 @@ mod tests {
             };
             let waiting = json!({"waiting": {"reason": "ContainerCreating"}});
             serde_json::from_value(json!({"metadata": {"name": "a", "namespace": "b"},
+                "spec": {"nodeName": "n"},
                 "status": {"phase": "Pending",
                     "containerStatuses": [{"name": "c", "state": waiting}],
                     "conditions": [condition("PodScheduled", "True"), condition("Ready", "False"),
                         condition("PodReadyToStartContainers", ready_to_start)]}}))
             .unwrap()
         };
-        let trouble = pod("False").unready().expect("it waits");
-        assert_eq!(trouble.message, "Pod a waits for its volumes or network");
-        assert_eq!(trouble.reason, Reason::ContainersNotReady);
-        assert_eq!(pod("True").unready(), None, "an image is pulled");
+        let lacks =
+            |pod: PodState| pod.starting().map(|trouble| trouble.message).unwrap_or_default();
+        assert_eq!(lacks(pod("False")), "Pod a is waiting for its volumes or network");
+        assert_eq!(lacks(pod("True")), "Pod a is starting on node n", "an image is pulled");
+    }
+
+    #[test]
+    fn a_running_init_container_is_not_called_unready() {
+        let init = json!({"name": "init", "ready": false, "state": {"running": {}}});
+        let pod = pod(&json!({"phase": "Pending", "initContainerStatuses": [init]}));
+        let lacks = pod.starting().map(|trouble| trouble.message);
+        assert_eq!(lacks.as_deref(), Some("Pod a is still running its init container init"));
     }
 }

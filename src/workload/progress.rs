@@ -23,8 +23,9 @@ pub fn completed<V: Custom>(object: &V) -> bool {
     let reason = of(Type::Progressing).map(|progressing| &*progressing.reason);
     // An App's Progressing is its Deployment's, which does not change with the size.
     let after = || {
-        let paused = of(Type::Ready).is_some_and(|ready| ready.reason == Reason::Paused.as_str());
-        paused || is_true(Type::Degraded) && of(Type::Reconciling).is_none()
+        let reasons = [Reason::Paused.as_str(), Reason::ReplicasUnavailable.as_str()];
+        let is_later = of(Type::Ready).is_some_and(|ready| reasons.contains(&&*ready.reason));
+        is_later || is_true(Type::Degraded) && of(Type::Reconciling).is_none()
     };
     is_true(Type::Ready)
         || reason == Some(Reason::RolloutComplete.as_str())
@@ -138,7 +139,8 @@ impl Progress {
         }
         let mark = marks.of.entry(object.meta().uid).or_insert_with(|| {
             // Another process has listed the pods already, if the status names a problem of them.
-            let known = reported(object).filter(|health| health.reason.is_of_pods());
+            let known = reported(object)
+                .filter(|health| health.reason.is_of_pods() && health.trouble().is_some());
             let ago = |time: Duration| now.checked_sub(time).unwrap_or(now);
             let idle = known.as_ref().map_or(Duration::ZERO, |_| Self::IDLE_MAX);
             let problem =

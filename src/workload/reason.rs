@@ -60,9 +60,9 @@ words! {
             => "Follow the message.",
         ReplicaFailure: "Kubernetes cannot create the pods. The message names the cause."
             => "Follow the message. Common causes are a quota and a missing ServiceAccount.",
-        ProgressDeadlineExceeded: "A rollout made no progress within its deadline: the Deployment's, or 30 seconds for a DaemonSet."
+        ProgressDeadlineExceeded: "A rollout made no progress within its deadline: the Deployment's, or the same time for a DaemonSet. For pods that do not exist and a controller that does not act, the time is 30 seconds."
             => "Inspect the pods: `kubectl describe pod -l cache.example.com/memcached=NAME`, or for an App `-l app.example.com/v1=NAME`. If there are none, describe the Deployment or DaemonSet, and check that kube-controller-manager runs.",
-        ReplicasUnavailable: "Pods that were ready are not ready now, and no pod shows the cause."
+        ReplicasUnavailable: "Pods that were ready are not ready now, and no pod shows the cause. After 30 seconds, this is a problem."
             => "Wait. If the reason persists, run `kubectl get pods` and `kubectl describe pod`.",
         CrashLoopBackOff: "A container crashes repeatedly. The message names its pod."
             => "Run `kubectl logs POD --previous` to see the last output.",
@@ -76,6 +76,8 @@ words! {
             => "`kubectl describe pod POD` shows the readiness probe and missing volumes. `kubectl logs POD -c CONTAINER` shows the output of the container.",
         NodeNotReady: "A node that runs a pod, or that should run the daemon, is not ready or does not report. The message names the node."
             => "Run `kubectl describe node NODE`. Kubernetes replaces the pods of a Deployment after a few minutes.",
+        PodsTerminating: "A pod is being deleted and still exists after its grace period. The message names the pod and its node."
+            => "`kubectl describe pod POD` shows volumes that cannot be unmounted, `kubectl get pod POD -o yaml` shows finalizers. Check the node.",
         PodsEvicted: "A pod was evicted, and its replacement is not ready yet."
             => "Wait. `kubectl describe pod POD` shows which resource the node lacked.",
         NodesTainted: "Every matching node has a taint that the daemon does not tolerate."
@@ -159,6 +161,7 @@ impl Reason {
                 | Reason::PodsUnschedulable
                 | Reason::NodeNotReady
                 | Reason::NodesTainted
+                | Reason::PodsTerminating
                 | Reason::PodsEvicted
                 | Reason::ReplicaFailure
                 | Reason::ReplicasUnavailable
@@ -176,6 +179,7 @@ impl Reason {
                 | Reason::ContainersNotReady
                 | Reason::PodsUnschedulable
                 | Reason::NodeNotReady
+                | Reason::PodsTerminating
                 | Reason::PodsEvicted
         )
     }

@@ -74,7 +74,7 @@ fn a_refused_write_is_named_by_its_reason() {
 }
 
 #[test]
-fn a_daemon_without_nodes_is_reported_as_a_problem() {
+fn a_daemon_without_nodes_is_ready() {
     let status = json!({"observedGeneration": 1, "desiredNumberScheduled": 0});
     let metadata = owned_by("mydomain.com/v1beta1", "GenericDaemon");
     let set = json!({"metadata": metadata, "status": status});
@@ -85,7 +85,7 @@ fn a_daemon_without_nodes_is_reported_as_a_problem() {
         ..Facts::default()
     };
     let found = diagnose(&facts);
-    assert_eq!((&*found.cause, found.is_fine), ("NoMatchingNodes", false));
+    assert_eq!((&*found.cause, found.is_fine), ("NoMatchingNodes", true));
 }
 
 #[test]

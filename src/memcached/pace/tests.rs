@@ -27,7 +27,19 @@ fn deployment(memcached: &Memcached, images: &Images, available: i32) -> Deploym
     object["status"] = rolled_out(memcached.spec.size);
     object["status"]["observedGeneration"] = json!(2);
     object["status"]["availableReplicas"] = json!(available);
+    if available < memcached.spec.size {
+        object["status"]["conditions"][1]["reason"] = json!("ReplicaSetUpdated");
+    }
     child(&object)
+}
+
+/// A rollout within its deadline.
+fn rolling() -> Standing {
+    rolls(false, false)
+}
+
+fn rolls(fails: bool, late: bool) -> Standing {
+    Standing::Rolling(Rolling { generation: 1, fails, late, longest: Duration::from_secs(600) })
 }
 
 /// The standing of a Memcached whose Deployment has the images `there`, while the administrator's image is
@@ -46,14 +58,14 @@ fn waits(image: &str) -> Standing {
 fn a_new_default_image_waits_for_its_turn_and_rolls_out() {
     let size = &json!({"size": 2});
     assert_eq!(standing(size, &Images::of(OLD), 2), Some(waits(OLD)));
-    assert_eq!(standing(size, &Images::of(NEW), 1), Some(Standing::Rolling));
+    assert!(matches!(standing(size, &Images::of(NEW), 1), Some(Standing::Rolling(_))));
     assert_eq!(standing(size, &Images::of(NEW), 2), Some(Standing::Idle));
     let memcached = memcached(size);
     let mut unobserved = deployment(&memcached, &Images::of(NEW), 2);
     unobserved.meta.generation = 3;
     let settings = settings(NEW);
     let of = |there: Option<&Deployment>| Standing::of(&memcached, there, &settings, None);
-    assert_eq!(of(Some(&unobserved)), Some(Standing::Rolling));
+    assert!(matches!(of(Some(&unobserved)), Some(Standing::Rolling(_))));
     unobserved.meta.generation = 1;
     unobserved.status.observed_generation = 0;
     assert_eq!(of(Some(&unobserved)), Some(Standing::Idle), "it is new");
@@ -87,7 +99,7 @@ fn a_paused_or_terminating_memcached_takes_no_turn() {
     let mut memcached = memcached(&json!({}));
     let there = deployment(&memcached, &Images::of(NEW), 0);
     let of = |memcached: &Memcached| Standing::of(memcached, Some(&there), &settings(NEW), None);
-    assert_eq!(of(&memcached), Some(Standing::Rolling));
+    assert_eq!(of(&memcached), Some(rolling()));
     memcached.meta.deleting = true;
     assert_eq!(of(&memcached), Some(Standing::Idle));
     let paused = json!({"spec": {}, "metadata": {"name": "a",
@@ -102,22 +114,37 @@ fn an_image_that_admission_pins_counts_as_applied() {
     let there = deployment(&memcached, &pinned, 0);
     let admitted = (Images::of(NEW), pinned);
     let of = |image| Standing::of(&memcached, Some(&there), &settings(image), Some(&admitted));
-    assert_eq!(of(NEW), Some(Standing::Rolling));
-    assert_eq!(of("memcached:3"), Some(waits("memcached@sha256:2")));
+    assert_eq!(of(NEW), Some(rolling()));
+    let unready = Standing::Unready(Images::of("memcached@sha256:2"));
+    assert_eq!(of("memcached:3"), Some(unready));
 }
 
 /// This many Memcacheds without need of a turn, and the named rolling and waiting ones.
 fn found(settled: usize, rolling: &[&str], waiting: &[&str]) -> Vec<(ObjectKey, Standing)> {
     let settled = (0..settled).map(|n| (key(&format!("settled-{n}")), Standing::Idle));
-    let rolling = rolling.iter().map(|name| (key(name), Standing::Rolling));
+    let rolling = rolling.iter().map(|name| (key(name), self::rolling()));
     let waiting = waiting.iter().map(|name| (key(name), waits(OLD)));
     settled.chain(rolling).chain(waiting).collect()
 }
 
 fn turns(found: Vec<(ObjectKey, Standing)>) -> Turns {
     let mut turns = Turns::default();
-    turns.update(found);
+    turns.update(found, Instant::now());
     turns
+}
+
+/// Of two Memcacheds, `a` has the only turn. Returns whether `b` gets it when `a` has been in this state for this many
+/// seconds.
+fn passes_on(seconds: u64, a: &Standing) -> bool {
+    let start = Instant::now();
+    let (mut turns, limit) = (turns(found(0, &[], &["a", "b"])), Limit::Number(1));
+    assert_eq!(granted(&mut turns, limit, &["a", "b"]), ["a"]);
+    for second in 0..=seconds {
+        let standings = vec![(key("a"), a.clone()), (key("b"), waits(OLD))];
+        turns.update(standings, start + Duration::from_secs(second));
+    }
+    let now = start + Duration::from_secs(seconds);
+    turns.grant(&key("b"), limit, now)
 }
 
 /// The Memcacheds that get a turn if they reconcile in this order.
@@ -145,13 +172,89 @@ fn a_turn_lasts_until_the_rollout_has_completed() {
     let limit = Limit::Number(2);
     let mut turns = turns(found(0, &[], &["a", "b", "c", "d"]));
     assert_eq!(granted(&mut turns, limit, &["a", "b"]), ["a", "b"]);
-    turns.update(found(0, &["a"], &["b", "c", "d"]));
+    turns.update(found(0, &["a"], &["b", "c", "d"]), Instant::now());
     assert_eq!(granted(&mut turns, limit, &["c", "d"]), [""; 0], "b is about to roll out");
-    turns.update(found(0, &["a", "b"], &["c", "d"]));
+    turns.update(found(0, &["a", "b"], &["c", "d"]), Instant::now());
     assert_eq!(granted(&mut turns, limit, &["c", "d"]), [""; 0]);
-    turns.update(found(1, &["a"], &["c", "d"]));
+    turns.update(found(1, &["a"], &["c", "d"]), Instant::now());
     assert_eq!(granted(&mut turns, limit, &["c", "d"]), ["c"]);
-    assert_eq!(turns.granted.len(), 1);
+    assert_eq!(turns.granted.len(), 2);
+    assert_eq!(turns.holders(), ", now ns/a, ns/c");
+}
+
+#[test]
+fn only_a_failing_image_holds_its_turn() {
+    assert!(!passes_on(599, &rolling()), "within the deadline");
+    assert!(passes_on(601, &rolling()), "pods that stay pending");
+    assert!(passes_on(1, &rolls(false, true)), "the Deployment's deadline has passed");
+    assert!(!passes_on(9999, &rolls(true, true)), "the image crashes");
+    assert!(passes_on(1, &Standing::Idle), "complete");
+}
+
+#[test]
+fn a_user_cannot_hold_a_turn_by_edits() {
+    let now = Instant::now();
+    let rolling = |generation, fails, late| {
+        let longest = Duration::from_secs(600);
+        Rolling { generation, fails, late, longest }
+    };
+    let turn = Turn { since: now, rolling: None }.rolls(&rolling(1, false, false), now).unwrap();
+    let edited = turn.rolls(&rolling(2, true, false), now).unwrap();
+    let later = now + Duration::from_secs(599);
+    let edited = edited.rolls(&rolling(3, true, false), later).unwrap();
+    assert!(edited.rolls(&rolling(4, true, false), now + Duration::from_secs(600)).is_none());
+}
+
+#[test]
+fn a_turn_that_is_not_taken_passes_to_the_next() {
+    let start = Instant::now();
+    let mut turns = turns(found(0, &[], &["a", "b"]));
+    let mut gets = |name, second| {
+        turns.grant(&key(name), Limit::Number(1), start + Duration::from_secs(second))
+    };
+    assert!(!gets("b", 0), "a is first");
+    assert!(!gets("b", 29));
+    assert!(gets("b", 30));
+    assert!(!gets("a", 31));
+}
+
+#[test]
+fn a_memcached_with_a_problem_takes_no_turn() {
+    let spec = json!({"size": 2});
+    let unready = Standing::Unready(Images::of(OLD));
+    assert_eq!(standing(&spec, &Images::of(OLD), 1), Some(unready), "it is rolling out");
+    let is = |kind: &str, status: &str, message: &str| {
+        json!({"type": kind, "status": status, "reason": "CrashLoopBackOff", "message": message,
+            "lastTransitionTime": "2026-01-01T00:00:00Z"})
+    };
+    let with = |message: &str| -> Memcached {
+        custom(
+            &json!({"metadata": {"name": "a"}, "spec": spec, "status": {"observedGeneration": 1,
+            "conditions": [is("Ready", "False", message), is("Degraded", "True", message)]}})
+            .to_string(),
+        )
+    };
+    let of = |memcached: &Memcached, image: &str| {
+        let there = deployment(memcached, &Images::of(image), 1);
+        Standing::of(memcached, Some(&there), &settings(NEW), None)
+    };
+    assert_eq!(of(&with("Pod a-1 cannot be scheduled"), OLD), Some(Standing::Idle));
+    for (message, fails) in [
+        ("Pod a-1 crashes: container memcached (exit code 1)", true),
+        (
+            "It timed out. Pod a-1 cannot pull image memcached:2: the registry does not have it",
+            true,
+        ),
+        ("Pod a-1 crashes: container istio-proxy (exit code 1)", false),
+        ("Pod a-1 cannot pull image memcached:2-mine", false),
+        ("Pod a-1 cannot be scheduled: 0/3 nodes are available", false),
+    ] {
+        let standing = of(&with(message), NEW);
+        assert!(
+            matches!(&standing, Some(Standing::Rolling(rolling)) if rolling.fails == fails),
+            "{message}: {standing:?}"
+        );
+    }
 }
 
 #[test]
@@ -169,9 +272,9 @@ fn a_memcached_with_a_refused_write_returns_its_turn() {
     let mut turns = turns(found(0, &[], &["a", "b"]));
     let limit = Limit::Number(1);
     assert_eq!(granted(&mut turns, limit, &["a", "b"]), ["a"]);
-    turns.granted.remove(&key("a"));
-    turns.refused.insert(key("a"), Instant::now() + REFUSED);
-    assert_eq!(granted(&mut turns, limit, &["a", "b"]), ["b"]);
+    let pace = Pace { turns: Arc::new(Mutex::new(turns)), ..Pace::new(limit) };
+    pace.refused(&key("a"));
+    assert_eq!(granted(&mut pace.turns.lock(), limit, &["a", "b"]), ["b"]);
 }
 
 #[test]
@@ -181,7 +284,7 @@ fn a_waiting_memcached_names_the_differing_images() {
         ..Images::of(memcached)
     };
     let differences = images(OLD, "e:1").differences(&images(NEW, "e:2"));
-    assert_eq!(differences, (vec![OLD.into(), "e:1".into()], vec![NEW.into(), "e:2".into()]));
+    assert_eq!(differences, [NEW, "e:2"].map(InternedStr::from));
     let differences = images(OLD, "e:1").differences(&images(OLD, "e:2"));
-    assert_eq!(differences, (vec!["e:1".into()], vec!["e:2".into()]));
+    assert_eq!(differences, ["e:2"].map(InternedStr::from));
 }

@@ -42,6 +42,10 @@ const DAEMON: &str = include_str!("../../../../artifacts/examples/syslog.yaml");
 const COMPLETED: (bool, u64) = (true, 0);
 const STUCK: (bool, u64) = (false, 30);
 const UNDER_WAY: (bool, u64) = (false, 0);
+/// Completed before, and pods have been missing or not ready for 30 seconds.
+const LACKING: (bool, u64) = (true, 30);
+/// Without progress for longer than a pod can take to start.
+const LATE: (bool, u64) = (false, 660);
 
 // === Children ===
 
@@ -157,12 +161,17 @@ fn with_a_sidecar() -> Value {
             "state": running}]})
 }
 
-/// A daemon's pod of the previous template, with a grace period of 60 s.
+/// The status of a pod whose image is being pulled.
+fn pulling(container: &str) -> Value {
+    json!({"phase": "Pending", "containerStatuses": [{"name": container, "image": "m", "ready": false,
+        "state": {"waiting": {"reason": "ContainerCreating"}}}]})
+}
+
+/// A daemon's pod of the previous template, whose grace period ends at midnight.
 fn terminating() -> Vec<PodState> {
     let pod = json!({"metadata": {"name": "syslog-1", "namespace": "default",
             "deletionTimestamp": "2026-01-01T00:00:00Z"},
-        "spec": {"nodeName": "node-1", "terminationGracePeriodSeconds": 60},
-        "status": {"phase": "Running"}});
+        "spec": {"nodeName": "node-1"}, "status": {"phase": "Running"}});
     vec![serde_json::from_value(pod).unwrap()]
 }
 
@@ -187,9 +196,9 @@ fn context<'a>((completed, idle): (bool, u64), pods: Vec<PodState>) -> Context<'
     Context { completed, idle: Duration::from_secs(idle), evidence, ..Context::default() }
 }
 
-/// The same in a rollout that makes progress, a minute after midnight.
-fn under_way<'a>(pods: Vec<PodState>) -> Context<'a> {
-    let mut context = context(UNDER_WAY, pods);
+/// The same, a minute after midnight.
+fn after_midnight<'a>(state: (bool, u64), pods: Vec<PodState>) -> Context<'a> {
+    let mut context = context(state, pods);
     context.evidence.at = serde_json::from_value(json!("2026-01-01T00:01:00Z")).unwrap();
     context
 }
@@ -367,15 +376,15 @@ fn rollouts() -> Vec<Row> {
             of_memcached(changed(json!({"observedGeneration": 0})), fine(STUCK)),
             "F U T T T -",
             "ProgressDeadlineExceeded",
-            "The Deployment controller has not acted on the Deployment for 30 seconds: does \
-             kube-controller-manager run?",
+            "The Deployment controller has not processed the Deployment for 30 seconds. Check that \
+             kube-controller-manager is running",
         ),
         row(
             (M, "completed, then a new pod must first be ready for minReadySeconds"),
             that_waits(),
             "F F F F T -",
             "RollingOut",
-            "1 of 2 replicas are available: new pods must first be ready for minReadySeconds",
+            "1 of 2 replicas is available: new pods must first be ready for minReadySeconds",
         ),
         row(
             (A, "the Deployment's status is of an older generation"),
@@ -434,6 +443,20 @@ fn rollouts() -> Vec<Row> {
             "0 of 2 replicas are ready",
         ),
         row(
+            (M, "rollout in progress for minutes without progress, and a pod pulls its image"),
+            of_memcached(starting(), context((false, 599), pod(pulling("memcached")))),
+            "F F T F T -",
+            "RollingOut",
+            "0 of 2 replicas are ready; pod cart-1 is starting on node node-1",
+        ),
+        row(
+            (M, "the same after the deadline, if the size has grown"),
+            of_memcached(down(), context(LATE, pod(pulling("memcached")))),
+            "F F T T T -",
+            "ContainersNotReady",
+            "Pod cart-1 is starting on node node-1",
+        ),
+        row(
             (M, "only the size has grown, for ten minutes without progress, and no pod shows why"),
             of_memcached(
                 changed(
@@ -443,7 +466,7 @@ fn rollouts() -> Vec<Row> {
             ),
             "F F T T T -",
             "ProgressDeadlineExceeded",
-            "No progress for 600 seconds: 1 of 2 replicas are ready",
+            "No progress for 600 seconds: 1 of 2 replicas is ready",
         ),
         row(
             (M, "the same, and the operator has just started"),
@@ -460,14 +483,15 @@ fn rollouts() -> Vec<Row> {
             ),
             "F F T T T -",
             "ProgressDeadlineExceeded",
-            "No progress for 600 seconds: 1 of 2 replicas are ready",
+            "No progress for 600 seconds: 1 of 2 replicas is ready",
         ),
         row(
             (M, "rollout in progress for 30 s without progress, and a readiness gate is not open"),
             of_memcached(starting(), context(STUCK, pod(gated()))),
             "F F T F T -",
             "RollingOut",
-            "0 of 2 replicas are ready",
+            "0 of 2 replicas are ready; pod cart-1 is running, but its readiness gates are not met: gate \"lb\" \
+             is not \"True\"",
         ),
         row(
             (M, "a readiness gate was not open by the deadline, and the operator has just started"),
@@ -477,19 +501,19 @@ fn rollouts() -> Vec<Row> {
                     context(STUCK, pod(gated())),
                     Level::Degraded,
                     Reason::ContainersNotReady,
-                    "Pod cart-1 runs, but its readiness gates are not met",
+                    "Pod cart-1 is running, but its readiness gates are not met",
                 ),
             ),
             "F F T T T -",
             "ContainersNotReady",
-            "Pod cart-1 runs, but its readiness gates are not met: gate \"lb\" is not \"True\"",
+            "Pod cart-1 is running, but its readiness gates are not met: gate \"lb\" is not \"True\"",
         ),
         row(
             (M, "completed, then a readiness gate closes"),
-            of_memcached(down(), context(COMPLETED, pod(gated()))),
+            of_memcached(down(), context(LACKING, pod(gated()))),
             "F F F T - -",
             "ContainersNotReady",
-            "Pod cart-1 runs, but its readiness gates are not met: gate \"lb\" is not \"True\"",
+            "Pod cart-1 is running, but its readiness gates are not met: gate \"lb\" is not \"True\"",
         ),
         row(
             (M, "the Deployment's deadline has passed"),
@@ -499,7 +523,7 @@ fn rollouts() -> Vec<Row> {
             ),
             "F F F T - T",
             "ProgressDeadlineExceeded",
-            "It timed out.; Pod cart-1 crashes: container memcached (exit code 3)",
+            "It timed out. Pod cart-1 crashes: container memcached (exit code 3)",
         ),
         row(
             (M, "a quota or Pod Security refuses pods (ReplicaFailure)"),
@@ -522,7 +546,7 @@ fn rollouts() -> Vec<Row> {
             ),
             "F T F T - T",
             "RolloutPaused",
-            "Deployment memcached-sample is paused by kubectl rollout pause; kubectl rollout resume \
+            "The rollout of Deployment memcached-sample is paused. To resume it, run: kubectl rollout resume \
              deployment/memcached-sample",
         ),
         row(
@@ -540,7 +564,7 @@ fn rollouts() -> Vec<Row> {
             ),
             "F F T F T -",
             "RollingOut",
-            "1 of 2 replicas are up to date",
+            "1 of 2 replicas is up to date",
         ),
         row(
             (M, "kubectl rollout pause, and nothing waits"),
@@ -596,10 +620,10 @@ fn afterwards() -> Vec<Row> {
         ),
         row(
             (M, "completed, then a sidecar is not ready"),
-            after(pod(with_a_sidecar())),
+            of_memcached(down(), context(LACKING, pod(with_a_sidecar()))),
             "F F F T - -",
             "ContainersNotReady",
-            "Pod cart-1 runs, but its container istio-proxy is not ready",
+            "Pod cart-1 is running, but its container istio-proxy is not ready",
         ),
         row(
             (M, "completed, then a container crashes, and the list of pods fails"),
@@ -618,7 +642,7 @@ fn afterwards() -> Vec<Row> {
         ),
         row(
             (M, "completed, then pods are not ready, and the list of pods fails"),
-            of_memcached(down(), without_lists(context(COMPLETED, Vec::new()))),
+            of_memcached(down(), without_lists(context(LACKING, Vec::new()))),
             "F F F T - -",
             "ReplicasUnavailable",
             "0 of 2 replicas are ready",
@@ -653,10 +677,24 @@ fn afterwards() -> Vec<Row> {
         ),
         row(
             (M, "completed, then pods do not serve, and no pod shows why"),
-            after(Vec::new()),
+            of_memcached(down(), context(LACKING, Vec::new())),
             "F F F T - -",
             "ReplicasUnavailable",
             "0 of 2 replicas are ready",
+        ),
+        row(
+            (M, "completed, then a pod was replaced less than 30 s ago"),
+            after(pod(pulling("memcached"))),
+            "F F F F T -",
+            "ReplicasUnavailable",
+            "0 of 2 replicas are ready; pod cart-1 is starting on node node-1",
+        ),
+        row(
+            (M, "completed, then a pod hangs in termination"),
+            of_memcached(down(), after_midnight(LACKING, terminating())),
+            "F F F T - -",
+            "PodsTerminating",
+            "Pod syslog-1 is still terminating on node node-1, past its grace period",
         ),
     ]
 }
@@ -744,7 +782,7 @@ fn daemons() -> Vec<Row> {
     let tainted =
         "2 nodes have the label, but their taint dedicated:NoSchedule keeps the daemon out";
     let is_tainted = |context| known(context, Level::Degraded, Reason::NodesTainted, tainted);
-    let is_lost = "Node node-3 does not report; the daemon is ready on 2 others";
+    let is_lost = "Node node-3 does not report; the daemon is ready on 2 other nodes";
     // A third node has the daemon, although it does not belong there.
     let more = || {
         let mut status = nodes([2, 2, 2, 2]);
@@ -769,7 +807,7 @@ fn daemons() -> Vec<Row> {
             of_daemon(nodes([2, 2, 1, 1]), fine(COMPLETED)),
             "F F T F T -",
             "RollingOut",
-            "1 of 2 nodes run an up-to-date daemon",
+            "1 of 2 nodes runs an up-to-date daemon",
         ),
         row(
             (G, "rollout completed"),
@@ -780,14 +818,14 @@ fn daemons() -> Vec<Row> {
         ),
         row(
             (G, "rollout that makes progress, and a container has crashed for 30 s"),
-            of_daemon(nodes([9, 9, 5, 4]), under_way(daemon_since("00:00"))),
+            of_daemon(nodes([9, 9, 5, 4]), after_midnight(UNDER_WAY, daemon_since("00:00"))),
             "F F T T T -",
             "CrashLoopBackOff",
             "Pod syslog-1 crashes: container daemon (exit code 3)",
         ),
         row(
             (G, "rollout that makes progress, and a container has just crashed"),
-            of_daemon(nodes([9, 9, 5, 4]), under_way(daemon_since("00:50"))),
+            of_daemon(nodes([9, 9, 5, 4]), after_midnight(UNDER_WAY, daemon_since("00:50"))),
             "F F T F T -",
             "RollingOut",
             "5 of 9 nodes run an up-to-date daemon",
@@ -821,22 +859,46 @@ fn daemons() -> Vec<Row> {
             of_daemon(json!({}), fine(STUCK)),
             "F U T T T -",
             "ProgressDeadlineExceeded",
-            "The DaemonSet controller has not acted on the DaemonSet for 30 seconds: does \
-             kube-controller-manager run?",
+            "The DaemonSet controller has not processed the DaemonSet for 30 seconds. Check that \
+             kube-controller-manager is running",
         ),
         row(
             (G, "completed, then a new pod must first be ready for minReadySeconds"),
             of_daemon_that_waits(),
             "F F F F T -",
             "RollingOut",
-            "1 of 2 nodes run an available daemon: new pods must first be ready for minReadySeconds",
+            "1 of 2 nodes runs an available daemon: new pods must first be ready for minReadySeconds",
         ),
         row(
-            (G, "rollout in progress for 30 s without progress, and nothing shows why"),
-            of_daemon(nodes([2, 2, 2, 1]), fine(STUCK)),
+            (G, "rollout in progress for minutes without progress, and a pod pulls its image"),
+            of_daemon(
+                nodes([2, 2, 2, 1]),
+                context((false, 599), named("syslog-1", pulling("daemon"))),
+            ),
+            "F F T F T -",
+            "RollingOut",
+            "1 of 2 nodes runs an available daemon; pod syslog-1 is starting on node node-1",
+        ),
+        row(
+            (G, "the same for longer than a Deployment's deadline"),
+            of_daemon(nodes([2, 2, 2, 1]), context(LATE, named("syslog-1", pulling("daemon")))),
+            "F F T T T -",
+            "ContainersNotReady",
+            "Pod syslog-1 is starting on node node-1",
+        ),
+        row(
+            (G, "rollout in progress for longer than that, and nothing shows why"),
+            of_daemon(nodes([2, 2, 2, 1]), fine(LATE)),
             "F F T T T -",
             "ProgressDeadlineExceeded",
-            "No progress for 30 seconds: 1 of 2 nodes run an available daemon",
+            "No progress for 600 seconds: 1 of 2 nodes runs an available daemon",
+        ),
+        row(
+            (G, "rollout in progress for 30 s without progress, and a pod is missing"),
+            of_daemon(nodes([2, 1, 1, 1]), fine(STUCK)),
+            "F F T T T -",
+            "ProgressDeadlineExceeded",
+            "No progress for 30 seconds: 1 of 2 nodes runs the daemon",
         ),
         row(
             (G, "completed, then a container crashes"),
@@ -847,10 +909,10 @@ fn daemons() -> Vec<Row> {
         ),
         row(
             (G, "completed, then a readiness gate closes"),
-            of_daemon(nodes([2, 2, 2, 1]), context(COMPLETED, named("syslog-1", gated()))),
+            of_daemon(nodes([2, 2, 2, 1]), context(LACKING, named("syslog-1", gated()))),
             "F F F T - -",
             "ContainersNotReady",
-            "Pod syslog-1 runs, but its readiness gates are not met: gate \"lb\" is not \"True\"",
+            "Pod syslog-1 is running, but its readiness gates are not met: gate \"lb\" is not \"True\"",
         ),
         row(
             (G, "completed, then a node is lost"),
@@ -861,17 +923,24 @@ fn daemons() -> Vec<Row> {
         ),
         row(
             (G, "completed, then pods do not serve, and no pod shows why"),
-            of_daemon(nodes([2, 1, 1, 1]), fine(COMPLETED)),
+            of_daemon(nodes([2, 1, 1, 1]), fine(LACKING)),
             "F F F T - -",
             "ReplicasUnavailable",
-            "1 of 2 nodes run the daemon",
+            "1 of 2 nodes runs the daemon",
         ),
         row(
             (G, "rollout in progress for 40 s, while a pod may take 60 s to end"),
             of_daemon(nodes([2, 2, 1, 1]), context((false, 40), terminating())),
             "F F T F T -",
             "RollingOut",
-            "1 of 2 nodes run an up-to-date daemon",
+            "1 of 2 nodes runs an up-to-date daemon",
+        ),
+        row(
+            (G, "rollout in progress, and a pod exists a minute after its grace period"),
+            of_daemon(nodes([2, 2, 1, 1]), after_midnight(STUCK, terminating())),
+            "F F T T T -",
+            "PodsTerminating",
+            "Pod syslog-1 is still terminating on node node-1, past its grace period",
         ),
         row(
             (G, "a container crashes, and a node joins"),
@@ -923,7 +992,7 @@ fn daemons() -> Vec<Row> {
             of_daemon(nodes([2, 2, 2, 2]), seen(vec![node("node-1", "", ""), lost("node-3")])),
             "T T F F - -",
             "AllNodesReady",
-            "The daemon is ready on all 2 desired nodes; Node node-3 does not report",
+            "The daemon is ready on all 2 desired nodes; node node-3 does not report",
         ),
         row(
             (G, "completed, then two of 200 nodes are not ready"),
@@ -951,7 +1020,7 @@ fn daemons() -> Vec<Row> {
             of_daemon(of_many(), seen(vec![node("node-1", "", ""), lost("node-3")])),
             "T T F F - -",
             "MostNodesReady",
-            "The daemon is ready on 100 desired nodes; Node node-3 does not report",
+            "The daemon is ready on 100 desired nodes; node node-3 does not report",
         ),
         row(
             (G, "a taint closes one of three nodes, where the daemon runs"),
@@ -969,7 +1038,7 @@ fn daemons() -> Vec<Row> {
             of_daemon(more(), answered(Answer::NotPermitted)),
             "T T F F - -",
             "AllNodesReady",
-            "The daemon is ready on all 2 desired nodes; 1 more run it, possibly \
+            "The daemon is ready on all 2 desired nodes; 1 more node runs it, possibly \
              despite a taint: the operator cannot list nodes",
         ),
         row(
@@ -984,7 +1053,7 @@ fn daemons() -> Vec<Row> {
             of_daemon(nodes([0; 4]), seen(Vec::new())),
             "T T F F - -",
             "NoMatchingNodes",
-            "No node has the label logs; kubectl label node NODE logs=true",
+            "No node has the label logs. To add it, run: kubectl label node NODE logs=true",
         ),
         row(
             (G, "no pod is desired, and the operator cannot list nodes"),
@@ -1054,7 +1123,7 @@ fn daemons() -> Vec<Row> {
             ),
             "F F T T T -",
             "ProgressDeadlineExceeded",
-            "Nodes can run the daemon, but the DaemonSet controller counts none",
+            "There are nodes that can run the daemon, but the DaemonSet controller reports 0 desired pods",
         ),
         row(
             (G, "the same, and the list of nodes fails"),
@@ -1064,12 +1133,12 @@ fn daemons() -> Vec<Row> {
                     fine(STUCK),
                     Level::Degraded,
                     Reason::ProgressDeadlineExceeded,
-                    "Nodes can run the daemon, but the DaemonSet controller counts none",
+                    "There are nodes that can run the daemon, but the DaemonSet controller reports 0 desired pods",
                 )),
             ),
             "F F T T T -",
             "ProgressDeadlineExceeded",
-            "Nodes can run the daemon, but the DaemonSet controller counts none",
+            "There are nodes that can run the daemon, but the DaemonSet controller reports 0 desired pods",
         ),
     ]
 }
