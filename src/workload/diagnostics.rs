@@ -472,7 +472,7 @@ impl Evidence {
 fn of<T>(answer: Result<T, Error>) -> Answer<T> {
     match answer {
         Ok(found) => Answer::Found(found),
-        Err(error) if error.is_forbidden() || error.is_not_found() => {
+        Err(error) if error.is_forbidden() => {
             tracing::debug!(%error, "A diagnostic list is not permitted");
             Answer::NotPermitted
         }

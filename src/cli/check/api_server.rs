@@ -218,7 +218,7 @@ async fn others(client: &Client) -> Result<Vec<(String, String, Vec<String>)>, E
             Ok(list) => list,
             // The group was deleted meanwhile, or its extension server does not respond. kubectl continues
             // without it, too.
-            Err(error) if error.is_not_found() || error.code() >= Some(500) => continue,
+            Err(error) if error.code() == Some(404) || error.code() >= Some(500) => continue,
             Err(error) => return Err(error),
         };
         for resource in list["resources"].as_array().into_iter().flatten() {

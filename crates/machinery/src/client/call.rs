@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 use http::{Request, Response};
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout};
 use tower::{BoxError, Service, ServiceExt};
 use tracing::Span;
 use tracing::field::{Empty, display};
@@ -242,9 +242,10 @@ impl Client {
             answer.map_err(|error| Error::transport(error).at(address))
         };
         let answer = observe.by_deadline(answered).await.flatten();
-        let answer = answer.inspect_err(|_| {
-            // A write that this process withdrew is not a failure of the API server.
-            if permit.is_none_or(|permit| permit.refused().is_none()) {
+        let answer = answer.inspect_err(|error| {
+            // Neither a write that this process withdrew nor a credential plugin is a failure of the API server.
+            let is_of_server = matches!(error, Error::Transport { .. } | Error::Deadline(_));
+            if is_of_server && permit.is_none_or(|permit| permit.refused().is_none()) {
                 connectivity.failed();
             }
         })?;
@@ -286,7 +287,9 @@ impl ObservedCall<'_> {
             }
             _ => self.options.deadline,
         };
-        timeout_at(self.began + deadline, future).await.map_err(|_| Error::Deadline(deadline))
+        // A deadline can be as long as a Duration, which no Instant can be.
+        let left = deadline.saturating_sub(self.began.elapsed());
+        timeout(left, future).await.map_err(|_| Error::Deadline(deadline))
     }
 
     /// Records the response on the span.

@@ -164,16 +164,19 @@ impl Error {
         }
     }
 
-    /// Returns whether the object, or the kind ([`Error::is_not_served`]), does not exist.
+    /// Returns whether the object does not exist (on a create: its namespace). The response to that is a Status with
+    /// this reason. Any other 404 says nothing about the object: the kind is not served, or a proxy responded.
     pub fn is_not_found(&self) -> bool {
-        self.code() == Some(404)
+        self.code() == Some(404) && !self.is_not_served()
     }
 
     /// Returns whether the API server does not serve the kind: its CustomResourceDefinition is missing, or this
-    /// version of Kubernetes lacks it. For a served kind, a 404 is a Status that names the missing object (on a
-    /// create: namespace).
+    /// version of Kubernetes lacks it.
     pub fn is_not_served(&self) -> bool {
-        self.is_not_found() && self.reason().is_empty()
+        // Of a group that it serves, the server names no object.
+        let is_unknown = matches!(self, Error::Api { message, .. }
+            if message.contains("could not find the requested resource"));
+        self.code() == Some(404) && (self.reason().is_empty() || is_unknown)
     }
 
     /// Returns whether a precondition failed or a name is taken.
@@ -194,11 +197,6 @@ impl Error {
     /// Returns whether the name is taken.
     pub fn is_already_exists(&self) -> bool {
         self.is_conflict() && self.reason() == "AlreadyExists"
-    }
-
-    /// Returns whether the kind is served and has no such object.
-    pub fn is_object_not_found(&self) -> bool {
-        self.is_not_found() && !self.is_not_served()
     }
 
     /// Returns whether the requested version or continue token was compacted.

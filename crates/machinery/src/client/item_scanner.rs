@@ -263,16 +263,12 @@ impl Nest {
                 at += quiet;
                 self.escaped = bytes.get(at) == Some(&b'\\');
                 self.string = self.escaped;
-                if !self.string && self.depth == 0 {
-                    return Some(at + 1);
-                }
             } else {
                 match byte {
                     b'"' => self.string = true,
                     b'{' | b'[' => self.depth += 1,
                     b'}' | b']' if self.depth > 1 => self.depth -= 1,
-                    b'}' | b']' => return Some(at + self.depth as usize),
-                    b',' | b' ' | b'\t' | b'\r' | b'\n' if self.depth == 0 => return Some(at),
+                    b'}' | b']' => return Some(at + 1),
                     _ => {}
                 }
             }

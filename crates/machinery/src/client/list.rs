@@ -62,21 +62,13 @@ impl Client {
     }
 
     /// Gets one object with a list that selects its name. A controller always has `list` permission, because it
-    /// watches; it may not have `get`. `None` if the object does not exist or cannot be decoded. The response is as
+    /// watches; it may not have `get`. `None` if the object does not exist. The response is as
     /// new as etcd, although from Kubernetes 1.31 on it can come from the watch cache (`ConsistentListFromCache`,
     /// KEP-2340).
     ///
     /// # Errors
-    /// As [`Client::list`].
+    /// As [`Client::list`], and [`Error::Decode`] if the object does not fit its view.
     pub async fn find<V: Resource>(&self, key: &ObjectKey) -> Result<Option<V>, Error> {
-        Ok(self.look_up(key).await?.and_then(Result::ok))
-    }
-
-    /// Like [`Client::find`], but distinguishes an undecodable object from a missing one.
-    pub(crate) async fn look_up<V: Resource>(
-        &self,
-        key: &ObjectKey,
-    ) -> Result<Option<Result<V, Undecodable>>, Error> {
         let namespace = self.kind::<V>().namespaced.then(|| key.namespace().clone());
         let fields = Some(by_name(key.name()));
         let scope = Scope { namespace, labels: None, fields };
@@ -88,7 +80,9 @@ impl Client {
             }
         };
         self.list(&scope, &Page::default(), each).await?;
-        Ok(found)
+        let undecodable =
+            |bad: Undecodable| Error::Decode { why: bad.why, excerpt: bad.key.to_string() };
+        found.transpose().map_err(undecodable)
     }
 
     async fn list_as<V: Resource>(

@@ -68,7 +68,7 @@ impl Client {
         };
         let asked = self.call("get", &NO_KIND, get(Url::at(&path), JSON)?).await;
         let body =
-            asked.map_err(|error| if error.is_not_found() { not_served() } else { error })?;
+            asked.map_err(|error| if error.code() == Some(404) { not_served() } else { error })?;
         let all: All = decode(&body)?;
         // Skips subresources such as `deployments/scale`: some have the kind of their object.
         let mut whole = all.resources.into_iter().filter(|served| !served.name.contains('/'));

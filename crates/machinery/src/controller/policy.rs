@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use tracing::Level;
 
 use super::{Class, Name};
-use crate::object::ObjectKey;
+use crate::object::{KeyHasher, ObjectKey};
 use crate::workqueue::{Backoff, Retry};
 
 /// Backoffs of failures, by class. [`Class::Terminal`] is not retried.
@@ -111,7 +111,7 @@ pub(super) enum Wakes {
 /// Failing keys, and names that recently became free.
 #[derive(Debug, Default)]
 pub(super) struct Failing {
-    rows: HashMap<ObjectKey, FailureStreak>,
+    rows: HashMap<ObjectKey, FailureStreak, KeyHasher>,
     /// Number of entries in `rows` that wait for a name, to skip the search: most deletions free no awaited name.
     named: usize,
     freed: VecDeque<(Instant, Name)>,

@@ -26,6 +26,12 @@ impl<V> Handlers<V> {
         self.panics.load(Ordering::Relaxed)
     }
 
+    /// Removes all handlers. They can hold the store, which holds them.
+    pub(super) fn clear(&self) {
+        let all = std::mem::take(&mut *self.all.lock());
+        drop(all);
+    }
+
     /// Notifies all handlers.
     pub(super) fn notify(&self, delta: &Delta<V>, initial: bool) {
         for handler in self.all.lock().iter_mut() {

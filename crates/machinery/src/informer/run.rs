@@ -207,19 +207,24 @@ impl<V: Resource> Informer<V> {
         }
     }
 
-    /// Returns whether the scope of a namespace has synced: its own scope, if there is one per namespace. The empty
+    /// Returns whether the scope of a namespace has synced: its own scope, if there is one per namespace. Of several
+    /// namespaces, one that can no longer be listed counts as not synced. The empty
     /// name means cluster-scoped objects, which concern every namespace that can be listed:
     /// [`Informer::synced_except_forbidden`].
     pub fn has_synced_in(&self, namespace: &str) -> bool {
         if namespace.is_empty() {
             return self.is_synced_except_forbidden();
         }
-        let mut scopes = self.0.health.iter();
+        let has_several = self.0.health.len() > 1;
         let is_for = |scope: &Option<InternedStr>| scope.as_ref().is_none_or(|it| *it == namespace);
-        self.has_synced()
-            || scopes
-                .find(|(scope, _)| is_for(scope))
-                .is_some_and(|(_, health)| health.get().synced)
+        match self.0.health.iter().find(|(scope, _)| is_for(scope)) {
+            Some((_, health)) => {
+                let health = health.get();
+                // A namespace that can no longer be listed is outdated.
+                health.synced && !(has_several && health.state == State::Forbidden)
+            }
+            None => self.has_synced(),
+        }
     }
 
     /// Waits until every namespace has synced. As soon as one has, namespaces that the account cannot list are not
@@ -253,10 +258,10 @@ impl<V: Resource> Informer<V> {
         let has_several = self.0.health.len() > 1;
         let listed = self.0.refreshes.iter().zip(&self.0.health).map(|(refresh, (_, health))| {
             let done = refresh.done(term);
-            // A namespace that was never listed is not outdated, and must not delay others.
-            let excused = health.reached(move |health| {
-                has_several && !health.synced && health.state == State::Forbidden
-            });
+            // A namespace that cannot be listed must not delay others. Nothing is reconciled in it
+            // ([`Informer::has_synced_in`]).
+            let excused =
+                health.reached(move |health| has_several && health.state == State::Forbidden);
             async move {
                 tokio::select! {
                     biased;
@@ -313,6 +318,7 @@ impl<V: Resource> Informer<V> {
             stop.request();
             died = Err(error);
         }
+        self.0.handlers.clear();
         died
     }
 }

@@ -2,10 +2,10 @@
 
 use std::any::TypeId;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use futures::future::BoxFuture;
 use futures::{FutureExt, Stream, StreamExt, stream};
+use parking_lot::Mutex;
 
 #[cfg(any(test, feature = "testing"))]
 use super::context::ControllerState;
@@ -424,7 +424,16 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
     {
         if !wiring::is_qualified(name) {
             let (controller, finalizer) = (self.name, name);
-            self.faults.push(WiringError::Finalizer { controller, finalizer });
+            // Of a custom resource, the API server only warns, and existing objects can have the name.
+            match wiring::is_custom(V::kind().group) {
+                true => tracing::warn!(
+                    controller,
+                    finalizer,
+                    "The name of the finalizer is not qualified; Kubernetes recommends a name such as \
+                     example.com/{finalizer}"
+                ),
+                false => self.faults.push(WiringError::Finalizer { controller, finalizer }),
+            }
         }
         if let Some(first) = &self.finalizer {
             let (controller, first) = (self.name, first.name());
@@ -523,7 +532,7 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
             let reconciler = InStep {
                 reconciler: WhileLeading { reconciler: make(&parts)?, barrier: barrier.clone() },
                 controller: name,
-                is_held_back: AtomicBool::default(),
+                held_back: Mutex::default(),
                 informers: informers.clone(),
                 views: declared.clone(),
             };
@@ -547,7 +556,7 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
             shared.watch_queue(name, &handle);
             parts.handle = Some(handle);
             let listens = handlers.listens::<V>(&parts)?;
-            program = handlers.enqueue_sources(&parts, &lead, program)?;
+            program = handlers.enqueue_sources(&parts, &lead, &barrier.missed(), program)?;
             let synced = informers.synced_except_forbidden(&declared);
             // Adding handlers earlier would fill the queue without a worker, on a standby or while a kind is not
             // served. A handler that is added late receives all stored objects.

@@ -430,7 +430,7 @@ impl<V: Resource, D> Context<V, D> {
     }
 
     /// Returns whether an owned object was deleted since the owner was last confirmed.
-    fn lost_children(&self) -> bool {
+    pub(super) fn lost_children(&self) -> bool {
         self.controller.parts.lost_children.lock().contains(self.key())
     }
 
@@ -468,10 +468,10 @@ impl<V: Resource, D> Context<V, D> {
             let only = Preconditions { uid: *uid, version: *version };
             match self.client().delete::<C>(key, only, Propagation::Background).await {
                 Ok(Deletion::Deleted) if !self.client().is_dry_run() => {
-                    children.apply_delete(key, *uid);
+                    self.deleted(&children, key, *uid);
                 }
                 Ok(Deletion::Deleted | Deletion::Terminating) => {}
-                Err(error) if error.is_object_not_found() => continue,
+                Err(error) if error.is_not_found() => continue,
                 Err(error) => return Err(failed::<C>("delete", key, error)),
             }
             self.controller.throttle.forget((self.object.uid(), key_hash::<C>(key)));

@@ -240,7 +240,7 @@ impl<V: Resource, D> Context<V, D> {
         }
         match self.write_finalizers(&others).await {
             // Another client has removed it, and the object was deleted.
-            Err(Problem::Call { source, .. }) if source.is_object_not_found() => {}
+            Err(Problem::Call { source, .. }) if source.is_not_found() => {}
             // The watch reports the deletion; a Pod is deleted later.
             written => drop(self.wrote(written?)),
         }

@@ -9,9 +9,12 @@ use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
+use parking_lot::Mutex;
+use tokio::time::{Instant, sleep_until};
 
 use super::kinds::ControllerDeps;
 use super::leading::Lead;
@@ -134,21 +137,25 @@ impl Handlers {
         all.map(|handler| handler(parts)).collect()
     }
 
-    /// Adds the tasks that enqueue the keys of the streams while this process leads.
+    /// Adds the tasks that enqueue the keys of the streams while this process leads. While the lease is not renewed in
+    /// time, `missed` is called instead.
     pub(super) fn enqueue_sources(
         self,
         parts: &ControllerDeps,
         lead: &Lead,
+        missed: &Arc<dyn Fn() + Send + Sync>,
         mut program: Program,
     ) -> Result<Program, WiringError> {
         for source in self.sources {
-            let (source, lead) = (source(parts)?, lead.clone());
+            let (source, lead, missed) = (source(parts)?, lead.clone(), missed.clone());
             let queue = parts.handle().queue().clone();
             let name = format!("a source of {}", parts.controller());
             program = program.task(name, |stop| async move {
                 let add = source.for_each(|key| {
                     if lead.leads() {
                         queue.add(&key);
+                    } else {
+                        missed();
                     }
                     std::future::ready(())
                 });
@@ -213,22 +220,42 @@ pub(super) fn filtered<W: Resource, H: Fn(&Delta<W>, bool)>(
     }
 }
 
-/// Enqueues every object of `V` if the handler panics.
+/// Enqueues every object of `V` if the handler panics. If it keeps panicking, all are enqueued together after
+/// [`PANICS_EVERY`]: one object of a tenant must not keep every object reconciling.
 fn or_enqueue_all<V: Resource, W, H: Fn(&Delta<W>, bool)>(
     parts: &ControllerDeps,
     handler: H,
 ) -> Result<impl Fn(&Delta<W>, bool) + use<V, W, H>, WiringError> {
     let (objects, handle) = (parts.store::<V>()?, parts.handle());
+    let enqueue_all = move || {
+        for object in objects.list() {
+            handle.queue().add_with(object.key(), Priority::Low);
+        }
+    };
+    // The time from which all objects can be enqueued again; in the future while they are about to be.
+    let next = Arc::new(Mutex::new(Instant::now()));
     Ok(move |delta: &Delta<W>, initial| {
         let handled = catch_unwind(AssertUnwindSafe(|| handler(delta, initial)));
         if let Err(panic) = handled {
-            for object in objects.list() {
-                handle.queue().add_with(object.key(), Priority::Low);
+            let (now, mut at) = (Instant::now(), next.lock());
+            if *at <= now {
+                enqueue_all();
+                *at = now + PANICS_EVERY;
+            } else if *at <= now + PANICS_EVERY {
+                let (later, enqueue_all) = (*at, enqueue_all.clone());
+                *at = later + PANICS_EVERY;
+                tokio::spawn(async move {
+                    sleep_until(later).await;
+                    enqueue_all();
+                });
             }
             resume_unwind(panic); // The informer logs and counts it.
         }
     })
 }
+
+/// Minimum time between two additions of all objects because of panics.
+const PANICS_EVERY: Duration = Duration::from_secs(10);
 
 /// Enqueues the keys that wait for the name of an uncontrolled object when its labels or annotations change: the
 /// change can make it adoptable ([`EnsureOptions::adopt`](super::EnsureOptions::adopt)).

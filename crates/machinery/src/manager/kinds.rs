@@ -4,7 +4,6 @@ use std::any::{Any, TypeId};
 use std::collections::HashSet;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -16,7 +15,7 @@ use crate::client::Client;
 use crate::controller::{Action, Handle, Problem, Program, Reconciler};
 use crate::events::Recorder;
 use crate::informer::{BuildError, Builder, Informer};
-use crate::object::{ObjectKey, Resource};
+use crate::object::{InternedStr, ObjectKey, Resource};
 use crate::store::{Index, Store};
 
 /// The declared views, in the order of declaration. Two views of one kind have separate stores.
@@ -161,8 +160,8 @@ impl<V: Resource> Declared for Declaration<V> {
 pub(super) struct InStep<R> {
     pub(super) reconciler: R,
     pub(super) controller: &'static str,
-    /// True if the last key was delayed.
-    pub(super) is_held_back: AtomicBool,
+    /// The namespaces in which keys are delayed.
+    pub(super) held_back: Mutex<HashSet<InternedStr>>,
     pub(super) informers: Arc<Informers>,
     pub(super) views: Arc<[TypeId]>,
 }
@@ -172,9 +171,10 @@ const OUT_OF_STEP: Duration = Duration::from_secs(10);
 
 impl<R: Reconciler> Reconciler for InStep<R> {
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Problem> {
-        if !self.informers.have_synced_in(&self.views, key.namespace()) {
-            if !self.is_held_back.swap(true, Ordering::Relaxed) {
-                let (controller, namespace) = (self.controller, key.namespace());
+        let namespace = key.namespace();
+        if !self.informers.have_synced_in(&self.views, namespace) {
+            if self.held_back.lock().insert(namespace.clone()) {
+                let controller = self.controller;
                 tracing::warn!(
                     controller,
                     %namespace,
@@ -183,7 +183,7 @@ impl<R: Reconciler> Reconciler for InStep<R> {
             }
             return Ok(Action::RequeueAfter(OUT_OF_STEP));
         }
-        self.is_held_back.store(false, Ordering::Relaxed);
+        self.held_back.lock().remove(namespace);
         self.reconciler.reconcile(key).await
     }
 
@@ -337,6 +337,8 @@ impl ControllerDeps {
 
 impl std::fmt::Debug for ControllerDeps {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Parts").field("controller", &self.controller).finish_non_exhaustive()
+        f.debug_struct("ControllerDeps")
+            .field("controller", &self.controller)
+            .finish_non_exhaustive()
     }
 }

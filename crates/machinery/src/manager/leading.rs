@@ -31,9 +31,8 @@ use crate::workqueue::{Priority, WorkQueue};
 /// File with the pod's namespace, from its ServiceAccount volume.
 const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
-/// Longest wait of a new leader for its stores to catch up. A full list takes seconds. If it takes longer, the kind
-/// cannot be listed, and its controllers are delayed anyway.
-const CATCH_UP: Duration = Duration::from_secs(30);
+/// Time after which a new leader reports that its stores have not caught up. A full list takes seconds.
+const SLOW: Duration = Duration::from_secs(30);
 
 /// Number of keys of deleted objects stored until this process leads again.
 const GONE_MAX: usize = 100_000;
@@ -274,6 +273,12 @@ impl Barrier {
         (program, Box::new(move || informer.handle(note)))
     }
 
+    /// Returns a function to call for a key that is not enqueued because this process cannot write at the moment.
+    pub(super) fn missed(&self) -> Arc<dyn Fn() + Send + Sync> {
+        let skipped = self.skipped.clone();
+        Arc::new(move || skipped.any.notify_one())
+    }
+
     /// Returns the current term, if this process leads and its stores have caught up. 0 without an election.
     fn open_term(&self) -> Option<u64> {
         let Some(leadership) = &self.leadership else { return Some(0) };
@@ -321,16 +326,34 @@ impl Barrier {
                 drop(timeout(NOTICE, changes.changed()).await);
                 continue;
             }
-            let controller = self.controller;
-            if timeout(CATCH_UP, (self.refresh)(term)).await.is_err() {
-                tracing::warn!(
-                    controller,
-                    "This process leads, and after {CATCH_UP:?} not all lists of what the last leader \
-                     wrote have come; it works with what it has (/readyz?verbose names the informer)"
-                );
+            // A process that has lost the lease waits for the stores of its next term.
+            let lost = async {
+                while leadership.term() == term {
+                    drop(timeout(NOTICE, changes.changed()).await);
+                }
+            };
+            tokio::select! {
+                biased;
+                () = self.refreshed(term) => {
+                    self.caught_up.send_replace(term);
+                    tracing::debug!(controller = self.controller, term, "The stores have caught up");
+                }
+                () = lost => {}
             }
-            self.caught_up.send_replace(term);
-            tracing::debug!(controller, term, "The stores have caught up");
+        }
+    }
+
+    /// Completes when the stores have caught up with the beginning of the term. There is no time limit: with older
+    /// stores, a new leader would revert the work of the last one.
+    async fn refreshed(&self, term: u64) {
+        let mut refreshed = (self.refresh)(term);
+        if timeout(SLOW, &mut refreshed).await.is_err() {
+            tracing::warn!(
+                controller = self.controller,
+                "This process leads and has waited {SLOW:?} for lists that show what the last leader wrote; it \
+                 reconciles nothing before they are complete (/readyz?verbose names the informer)"
+            );
+            refreshed.await;
         }
     }
 
@@ -568,6 +591,39 @@ mod tests {
             let is_made_up_for = timeout(MOMENT, skipped.any.notified()).await.is_ok();
             assert_eq!(is_made_up_for, other);
         }
+    }
+
+    /// However long the lists take.
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_reconciled_before_the_stores_have_caught_up() {
+        let (leadership, listed) = (Leadership::of_tests(), Arc::new(Notify::new()));
+        let lead = Lead { leadership: Some(leadership.clone()) };
+        let lists = listed.clone();
+        let barrier = lead.barrier("test", move |_| {
+            let listed = lists.clone();
+            Box::pin(async move { listed.notified().await })
+        });
+        tokio::spawn(barrier.clone().keep());
+        leadership.permit(true);
+        sleep(100 * SLOW).await;
+        assert_eq!(barrier.open_term(), None);
+        // In the next term, the lists are requested again.
+        leadership.permit(false);
+        leadership.permit(true);
+        sleep(2 * NOTICE).await;
+        assert_eq!(barrier.open_term(), None);
+        listed.notify_one();
+        sleep(MOMENT).await;
+        assert_eq!(barrier.open_term(), Some(leadership.term()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_key_of_a_source_during_a_suspension_is_made_up_for() {
+        let leadership = Leadership::of_tests();
+        let lead = Lead { leadership: Some(leadership.clone()) };
+        let barrier = lead.barrier("test", |_| Box::pin(std::future::ready(())));
+        barrier.missed()();
+        assert!(timeout(MOMENT, barrier.skipped.any.notified()).await.is_ok());
     }
 
     #[tokio::test]

@@ -32,7 +32,7 @@
 //! # }
 //! ```
 
-mod wiring;
+pub(crate) mod wiring;
 mod kinds;
 mod handlers;
 mod builder;
@@ -213,9 +213,14 @@ impl Manager {
         self
     }
 
-    /// Changes the options of the client. With leader election, the lease is its gate.
+    /// Changes the options of the client. With leader election, the lease is its gate. With [`Manager::metrics`], these
+    /// are its observer.
     pub fn client(mut self, change: impl FnOnce(&mut client::Options)) -> Manager {
         change(&mut self.client);
+        #[cfg(feature = "metrics")]
+        if let Some(metrics) = self.observed.metrics.clone() {
+            return self.metrics(metrics);
+        }
         self
     }
 

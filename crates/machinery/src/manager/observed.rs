@@ -71,8 +71,11 @@ impl Observed {
         self.ready.add("lease", move || {
             let status = leadership.status();
             match (status.phase, status.problem.or(status.waits), status.holder) {
-                // A leader stays ready after a failed renewal.
+                // A leader stays ready after a failed renewal, and a standby after a failed request.
                 (Phase::Leading, _, _) => Ok("leading".to_owned()),
+                (Phase::Standby, Some(_), Some(holder)) if status.is_known => {
+                    Ok(format!("standby of {holder}"))
+                }
                 (_, Some(problem), _) => Err(problem),
                 (Phase::Suspended, None, _) => {
                     Err("suspended: the lease was not renewed in time".to_owned())

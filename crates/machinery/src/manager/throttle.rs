@@ -4,7 +4,8 @@
 //! - The same state is written to a subject at most [`TIMES`] times within [`WINDOW`]. Another desired state starts
 //!   a new count. A subject is an owned object, the creation of one, or a status.
 //! - If all reconciles of an object write, the object is reconciled at most once a second after a short burst.
-//! - Writes older than [`WINDOW`] use no memory, and no call iterates over all writes.
+//! - Writes older than [`WINDOW`] are forgotten, up to [`AT_ONCE`] by each later write, so that no call iterates over
+//!   all writes.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -19,6 +20,9 @@ use crate::object::{ObjectKey, Uid};
 const TIMES: usize = 5;
 /// The period to which [`TIMES`] applies.
 pub(super) const WINDOW: Duration = Duration::from_secs(60);
+
+/// Number of old writes that one call forgets.
+const AT_ONCE: usize = 16;
 
 /// The object, and the part of it that is written: 0 for all.
 pub(super) type Subject = (Uid, u64);
@@ -77,8 +81,10 @@ impl WriteThrottle {
 impl State {
     fn expire(&mut self, now: Instant) {
         let is_over = |at: Instant| now.saturating_duration_since(at) >= WINDOW;
-        while self.expire.front().is_some_and(|(at, _)| is_over(*at)) {
-            let Some((_, subject)) = self.expire.pop_front() else { return };
+        for _ in 0..AT_ONCE {
+            let Some((_, subject)) = self.expire.pop_front_if(|(at, _)| is_over(*at)) else {
+                break;
+            };
             let Some(applied) = self.applied.get_mut(&subject) else { continue };
             applied.times.retain(|at| !is_over(*at));
             if applied.times.is_empty() {
@@ -124,8 +130,10 @@ impl LastStatuses {
     pub(super) fn wrote(&self, object: Uid, (hash, generation): (u64, i64), now: Instant) {
         let mut statuses = self.0.lock();
         let is_over = |at: Instant| now.saturating_duration_since(at) >= WINDOW;
-        while statuses.expire.front().is_some_and(|(at, _)| is_over(*at)) {
-            let Some((_, object)) = statuses.expire.pop_front() else { break };
+        for _ in 0..AT_ONCE {
+            let Some((_, object)) = statuses.expire.pop_front_if(|(at, _)| is_over(*at)) else {
+                break;
+            };
             if statuses.last.get(&object).is_some_and(|(_, _, at)| is_over(*at)) {
                 statuses.last.remove(&object);
             }
@@ -188,8 +196,8 @@ impl Pace {
         let mut paces = self.0.lock();
         let full = Duration::from_secs_f64(BURST);
         let is_over = |at: Instant| now.saturating_duration_since(at) >= full;
-        while paces.expire.front().is_some_and(|(at, _)| is_over(*at)) {
-            let Some((_, key)) = paces.expire.pop_front() else { break };
+        for _ in 0..AT_ONCE {
+            let Some((_, key)) = paces.expire.pop_front_if(|(at, _)| is_over(*at)) else { break };
             if paces.of.get(&key).is_some_and(|spent| is_over(spent.at)) {
                 paces.of.remove(&key);
             }
@@ -279,18 +287,23 @@ mod tests {
         assert!(pace.wait(&ObjectKey::new("ns", "b"), now).is_none(), "another object");
         now += Duration::from_secs(20);
         assert!(pace.wait(&key, now).is_none());
-        pace.wrote(&ObjectKey::new("ns", "b"), now);
+        for _ in 0..2 {
+            pace.wrote(&ObjectKey::new("ns", "b"), now);
+        }
         let paces = pace.0.lock();
-        assert_eq!((paces.of.len(), paces.expire.len()), (1, 1), "what is over takes no memory");
+        assert_eq!((paces.of.len(), paces.expire.len()), (1, 2), "what is over takes no memory");
     }
 
     #[test]
-    fn expired_writes_use_no_memory() {
+    fn expired_writes_are_forgotten_a_few_at_a_time() {
         let (throttle, start) = (WriteThrottle::default(), Instant::now());
         for number in 0..100 {
             throttle.wrote((uid(number), 0), 0, start);
         }
-        assert_eq!(throttle.wait((uid(0), 0), 0, start + WINDOW), None);
+        let expire = || throttle.wait((uid(0), 0), 0, start + WINDOW);
+        assert_eq!(expire(), None);
+        assert_eq!(throttle.0.lock().expire.len(), 100 - AT_ONCE);
+        (0..100 / AT_ONCE).for_each(|_| drop(expire()));
         let state = throttle.0.lock();
         assert_eq!((state.applied.len(), state.expire.len()), (0, 0));
     }

@@ -102,7 +102,7 @@ pub enum WiringError {
         /// The controller's name.
         controller: &'static str,
     },
-    /// The API server refuses an unqualified finalizer name.
+    /// The API server refuses an unqualified finalizer name of a built-in kind.
     #[error(
         "the controller {controller} has a finalizer {finalizer:?}: its name must be qualified, \
          `.finalizer(\"example.com/{controller}\", …)`"
@@ -207,22 +207,27 @@ pub(super) fn of_names(names: &[&'static str]) -> Vec<WiringError> {
     faults
 }
 
+/// Returns whether kinds of this group are custom resources.
+pub(super) fn is_custom(group: &str) -> bool {
+    group.contains('.') && !group.ends_with(".k8s.io")
+}
+
 /// Returns whether `name` is a DNS name, a slash and a word, as the API server requires of a finalizer.
 pub(super) fn is_qualified(name: &str) -> bool {
-    let is_alphanumeric = |c: char| c.is_ascii_alphanumeric();
-    let is_word = |text: &str| {
-        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        text.len() <= 63
-            && text.chars().all(fits)
-            && text.starts_with(is_alphanumeric)
-            && text.ends_with(is_alphanumeric)
-    };
     let parts = name.split_once('/');
     parts.is_some_and(|(prefix, rest)| is_dns_name(prefix) && is_word(rest))
 }
 
+/// Returns whether this is the name part of a label key, or a label value that is not empty.
+pub(crate) fn is_word(text: &str) -> bool {
+    let is_end = |c: char| c.is_ascii_alphanumeric();
+    let fits = |c: char| is_end(c) || matches!(c, '-' | '_' | '.');
+    let ends = text.starts_with(is_end) && text.ends_with(is_end);
+    text.len() <= 63 && ends && text.chars().all(fits)
+}
+
 /// Returns whether a name is a DNS-1123 subdomain.
-pub(super) fn is_dns_name(name: &str) -> bool {
+pub(crate) fn is_dns_name(name: &str) -> bool {
     name.len() <= 253 && name.split('.').all(is_dns_label)
 }
 

@@ -17,7 +17,8 @@ use super::Context;
 use super::children::{failed, json_of};
 use crate::client::{Deletion, Error, Preconditions, Propagation, Scope};
 use crate::controller::Problem;
-use crate::object::{Kind, ObjectKey, Resource, ResourceVersion};
+use crate::object::{Kind, ObjectKey, Resource, ResourceVersion, Uid};
+use crate::store::Store;
 
 // === impl Context ===
 
@@ -109,7 +110,7 @@ impl<V: Resource, D> Context<V, D> {
         match self.client().delete::<C>(key, only, propagation).await {
             Ok(Deletion::Terminating) => return Ok(()),
             Ok(Deletion::Deleted) => {}
-            Err(error) if error.is_object_not_found() => {}
+            Err(error) if error.is_not_found() => {}
             Err(error) => {
                 // A conflict can mean that another object now has the name.
                 let there = match error.is_conflict() {
@@ -124,9 +125,19 @@ impl<V: Resource, D> Context<V, D> {
         if let Ok(store) = self.store::<C>()
             && !self.client().is_dry_run()
         {
-            store.apply_delete(key, uid);
+            self.deleted(&store, key, uid);
         }
         Ok(())
+    }
+
+    /// Removes an object that this reconcile has deleted from the store. The owner has not lost it to the garbage
+    /// collector, so the next create needs no request that confirms the owner.
+    pub(super) fn deleted<C: Resource>(&self, store: &Store<C>, key: &ObjectKey, uid: Uid) {
+        let had_lost_children = self.lost_children();
+        store.apply_delete(key, uid);
+        if !had_lost_children {
+            self.controller.parts.lost_children.lock().remove(self.key());
+        }
     }
 
     /// Deletes all objects of a kind that `scope` selects in its namespace. The watch reports the deletions.

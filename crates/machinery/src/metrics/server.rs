@@ -1,10 +1,12 @@
 //! The HTTP server for probes and scrapes.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -21,8 +23,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::Semaphore;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -53,17 +54,16 @@ pub struct Routes {
 /// Limits of a server.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Number of concurrent connections. Further connections wait until one of them ends. Default 32.
+    /// Number of concurrent connections. A further one replaces the oldest that is idle, and is refused if none is.
+    /// Default 32.
     pub connections: usize,
     /// Maximum size of a request's line and headers in bytes, at least 8192. Default 8192.
     pub header_bytes: usize,
     /// Maximum number of headers in a request. Default 64.
     pub headers: usize,
-    /// Time limit of a request's headers and of an idle connection. Default 3 s: probes that wait for the end of an
-    /// idle connection are accepted before the kubelet restarts the pod.
+    /// Time limit of a request's headers and of an idle connection. Default 3 s.
     pub header_time: Duration,
-    /// Lifetime of a connection, after which a waiting one is accepted. Default 10 s: the kubelet restarts a pod after
-    /// 30 s without a response to its probes.
+    /// Lifetime of a connection. Default 10 s.
     pub life: Duration,
 }
 
@@ -84,6 +84,19 @@ struct Service {
 }
 
 type Answer = Response<Full<Bytes>>;
+
+/// An open connection.
+struct Open {
+    task: AbortHandle,
+    /// True while a response is made.
+    answering: Arc<AtomicBool>,
+}
+
+impl Open {
+    fn is_idle(&self) -> bool {
+        !self.answering.load(Ordering::Relaxed)
+    }
+}
 
 // === impl Limits ===
 
@@ -129,27 +142,29 @@ impl Server {
     /// Serves until `stop`. Stop the server last, so that probes can see the end of readiness.
     pub async fn run(self, stop: impl Future<Output = ()> + Send) {
         let Server { listener, service } = self;
-        let places = Arc::new(Semaphore::new(service.limits.connections));
         let service = Arc::new(service);
-        let mut connections = JoinSet::new();
+        let (mut connections, mut open) = (JoinSet::new(), VecDeque::<Open>::new());
         let mut stop = std::pin::pin!(stop);
         loop {
-            let accepted = async {
-                let place = places.clone().acquire_owned().await;
-                (place, listener.accept().await)
-            };
-            let (place, accepted) = tokio::select! {
-                accepted = accepted => accepted,
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
                 Some(_) = connections.join_next() => continue,
                 () = &mut stop => break,
             };
             match accepted {
                 Ok((stream, _)) => {
-                    let service = service.clone();
-                    connections.spawn(async move {
-                        service.serve(stream).await;
-                        drop(place);
-                    });
+                    open.retain(|connection| !connection.task.is_finished());
+                    if open.len() >= service.limits.connections {
+                        // Otherwise idle connections would keep the kubelet's probes waiting.
+                        let idle = open.iter().position(Open::is_idle);
+                        let Some(oldest) = idle.and_then(|at| open.remove(at)) else { continue };
+                        oldest.task.abort();
+                    }
+                    let (service, answering) = (service.clone(), Arc::new(AtomicBool::new(false)));
+                    let is_answering = answering.clone();
+                    let task = connections
+                        .spawn(async move { service.serve(stream, &is_answering).await });
+                    open.push_back(Open { task, answering });
                 }
                 Err(error) => {
                     tracing::debug!(%error, "Could not accept a connection");
@@ -179,19 +194,25 @@ async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 
 impl Service {
     /// Serves one connection, from its first byte to its end.
-    async fn serve(&self, stream: TcpStream) {
-        let Some(tls) = &self.tls else { return self.answer(stream).await };
+    async fn serve(&self, stream: TcpStream, answering: &AtomicBool) {
+        let Some(tls) = &self.tls else { return self.answer(stream, answering).await };
         let hands = timeout(self.limits.header_time, tls.accept(stream));
         if let Some(Ok(Ok(stream))) = self.stopping.run_until_cancelled(hands).await {
-            self.answer(stream).await;
+            self.answer(stream, answering).await;
         }
     }
 
-    async fn answer(&self, stream: impl AsyncRead + AsyncWrite + Unpin + Send) {
-        let service =
-            service_fn(
-                |request| async move { Ok::<_, Infallible>(self.routes.answer(&request).await) },
-            );
+    async fn answer(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send,
+        answering: &AtomicBool,
+    ) {
+        let service = service_fn(|request| async move {
+            answering.store(true, Ordering::Relaxed);
+            let answer = self.routes.answer(&request).await;
+            answering.store(false, Ordering::Relaxed);
+            Ok::<_, Infallible>(answer)
+        });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(self.limits.header_time)

@@ -38,3 +38,10 @@ pub use resource::{Dynamic, IsMeta, Kind, Object, Resource};
 pub use typed::Typed;
 pub use uid::{ParseUidError, Uid};
 pub use version::ResourceVersion;
+
+/// The hasher of maps whose order decides which request is sent first. In tests, the order is always the same, so that
+/// a seed repeats a run.
+#[cfg(any(test, feature = "testing"))]
+pub(crate) type KeyHasher = std::hash::BuildHasherDefault<std::hash::DefaultHasher>;
+#[cfg(not(any(test, feature = "testing")))]
+pub(crate) type KeyHasher = hashbrown::DefaultHashBuilder;

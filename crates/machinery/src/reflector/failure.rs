@@ -8,6 +8,8 @@ use crate::client;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failure {
     pub(super) class: Class,
+    /// True if there was a response.
+    pub(super) is_answered: bool,
     /// Wait requested by the server (Retry-After).
     pub(super) retry_after: Option<Duration>,
     /// The cause as one sentence.
@@ -39,14 +41,16 @@ pub(super) enum Class {
 
 impl Failure {
     pub(super) fn transient(why: impl Into<String>) -> Failure {
-        Failure { class: Class::Transient, retry_after: None, why: why.into() }
+        let (class, is_answered) = (Class::Transient, true);
+        Failure { class, is_answered, retry_after: None, why: why.into() }
     }
 }
 
 impl From<&client::Error> for Failure {
     fn from(error: &client::Error) -> Failure {
         let (class, retry_after) = (classify(error), error.retry_after());
-        Failure { class, retry_after, why: error.to_string() }
+        let is_answered = error.code().is_some();
+        Failure { class, is_answered, retry_after, why: error.to_string() }
     }
 }
 

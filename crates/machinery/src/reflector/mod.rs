@@ -35,10 +35,8 @@
 //! Assumptions
 //! - The resourceVersions of one kind are growing numbers (KEP-5504). If they are not, the reflector trusts the
 //!   server, because it cannot detect outdated responses.
-//! - No two objects of a kind change at the same version: of several events with one version, only the first counts.
-//!   The API server writes each object in its own transaction. But when an etcd lease expires, etcd removes its objects
-//!   in one transaction. Of Kubernetes' own kinds, only Events have such leases (`--event-ttl`). A view of Events keeps
-//!   some expired ones until the next list.
+//! - No two objects of a kind are written at the same version: of several additions or changes with one version, only
+//!   the first counts. Deletions always count, because etcd removes the objects of an expired lease in one transaction.
 
 mod position;
 mod backoff;

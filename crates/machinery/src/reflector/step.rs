@@ -73,6 +73,11 @@ pub(super) struct Machine {
     /// instead of a lagging watch cache. The response is still refused if it is older than `held`.
     unbounded: bool,
     failures: Failures,
+    /// A list of the current state was requested and is not complete. If it fails, the watch continues, and the list
+    /// is tried again at this time.
+    refresh: Option<Instant>,
+    /// True if the last failure was the lack of any response.
+    is_unanswered: bool,
     /// Start of the silence of the watches while the server has newer versions.
     overtaken_since: Option<Instant>,
     metadata_only: bool,
@@ -90,6 +95,8 @@ impl Machine {
             no_streaming_until: None,
             unbounded: false,
             failures: Failures::default(),
+            refresh: None,
+            is_unanswered: false,
             overtaken_since: None,
             metadata_only,
             backoff: Backoff::new(rng.fork()),
@@ -103,8 +110,13 @@ impl Machine {
             Phase::Streaming { progress_by, end_by, .. } => Some(*progress_by.min(end_by)),
             // The client enforces a deadline on lists.
             Phase::Paging { .. } | Phase::Asking => None,
-            Phase::Watching { began, opened: false, .. } => Some(*began + OPEN),
-            Phase::Watching { began, .. } => Some((self.heard + IDLE).max(*began + GRACE)),
+            Phase::Watching { began, opened, .. } => {
+                let silent = match opened {
+                    false => *began + OPEN,
+                    true => (self.heard + IDLE).max(*began + GRACE),
+                };
+                Some(self.refresh.map_or(silent, |refresh| refresh.min(silent)))
+            }
             Phase::Waiting { until, .. } => Some(*until),
         }
     }
@@ -146,6 +158,7 @@ impl Machine {
     /// Lists now, or after the wait that the server requested.
     fn refresh(&mut self, now: Instant) -> Vec<Action> {
         self.unbounded = true;
+        self.refresh = Some(now);
         if let Phase::Waiting { next, asked: true, .. } = &mut self.phase {
             *next = Next::List(Reason::Refresh);
             return Vec::new();
@@ -318,6 +331,7 @@ impl Machine {
             }
             (Some(at), _) => {
                 self.held = Some(at.clone());
+                self.refresh = None;
                 (self.heard, self.overtaken_since) = (now, None);
                 self.unbounded = false;
                 // The next watch without events leads to a list again.

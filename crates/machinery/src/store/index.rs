@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use hashbrown::{HashMap, HashSet};
 
-use crate::object::{Dynamic, InternedStr, Object, ObjectKey, Resource};
+use crate::object::{Dynamic, InternedStr, KeyHasher, Object, ObjectKey, Resource};
 
 /// A named function that returns the values under which an object is found.
 pub struct Index<V> {
@@ -44,7 +44,7 @@ pub(super) struct Indexes<V> {
 /// Objects by key and by index. Per index, every object is in the posting of each of its values, and nowhere else.
 #[derive(Debug)]
 pub(super) struct Objects<V> {
-    by_key: HashSet<ByKey<V>>,
+    by_key: HashSet<ByKey<V>, KeyHasher>,
     /// One per index.
     postings: Vec<HashMap<InternedStr, Posting<V>>>,
     indexes: Arc<Indexes<V>>,
@@ -60,7 +60,7 @@ enum Posting<V> {
     /// The usual case, such as an owner's only Deployment; needs no allocation.
     One(Arc<V>),
     /// Several, by key. Boxed, because it would otherwise double the size of every posting.
-    Several(Box<HashSet<ByKey<V>>>),
+    Several(Box<HashSet<ByKey<V>, KeyHasher>>),
 }
 
 // === impl Index ===
@@ -204,7 +204,7 @@ impl<V> Clone for Objects<V> {
 impl<V: Object> Objects<V> {
     pub(super) fn new(indexes: Arc<Indexes<V>>) -> Objects<V> {
         let postings = indexes.all.iter().map(|_| HashMap::new()).collect();
-        Objects { by_key: HashSet::new(), postings, indexes }
+        Objects { by_key: HashSet::default(), postings, indexes }
     }
 
     pub(super) fn len(&self) -> usize {

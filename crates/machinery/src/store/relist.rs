@@ -9,16 +9,16 @@ use super::delta::{Delta, step};
 use super::index::Objects;
 use super::reader::Shared;
 use super::state::{Unconfirmed, is_same_state};
-use crate::object::{Object, ObjectKey, ResourceVersion, Uid};
+use crate::object::{KeyHasher, Object, ObjectKey, ResourceVersion, Uid};
 
 /// A list, reduced to its differences from what is stored.
 pub(super) struct Relist<V> {
     /// Objects that the store has in the same state.
-    unchanged: HashMap<ObjectKey, Uid>,
+    unchanged: HashMap<ObjectKey, Uid, KeyHasher>,
     /// All other objects of the list.
     staged: Objects<V>,
     /// Objects of the list that cannot be decoded.
-    kept: HashMap<ObjectKey, Uid>,
+    kept: HashMap<ObjectKey, Uid, KeyHasher>,
 }
 
 // === impl Relist ===
@@ -26,7 +26,11 @@ pub(super) struct Relist<V> {
 impl<V: Object> Relist<V> {
     /// Creates a list for a store with this many objects.
     pub(super) fn new(stored: usize, staged: Objects<V>) -> Relist<V> {
-        Relist { unchanged: HashMap::with_capacity(stored), staged, kept: HashMap::new() }
+        Relist {
+            unchanged: HashMap::with_capacity_and_hasher(stored, KeyHasher::default()),
+            staged,
+            kept: HashMap::default(),
+        }
     }
 
     /// Adds an object of the list. The last one of a key counts.

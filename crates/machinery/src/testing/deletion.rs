@@ -265,19 +265,27 @@ impl State {
     fn delete_orphans(&mut self) {
         loop {
             let all: Vec<_> = self.history.all().collect();
-            let uids: HashSet<&str> =
-                all.iter().filter_map(|(_, object)| object["metadata"]["uid"].as_str()).collect();
-            let is_orphan = |object: &Value| {
+            // An owner is looked up in the namespace of the object, unless its kind has none.
+            let uids: HashSet<(&str, &str)> = all
+                .iter()
+                .filter_map(|(id, it)| {
+                    Some((id.namespace.as_str(), it["metadata"]["uid"].as_str()?))
+                })
+                .collect();
+            let is_orphan = |id: &Id, object: &Value| {
                 let owners = object["metadata"]["ownerReferences"].as_array();
+                let exists = |uid: &str| {
+                    uids.contains(&(id.namespace.as_str(), uid)) || uids.contains(&("", uid))
+                };
                 owners.is_some_and(|owners| {
                     let mut uids_of_owners =
                         owners.iter().filter_map(|owner| owner["uid"].as_str());
-                    !owners.is_empty() && !uids_of_owners.any(|uid| uids.contains(uid))
+                    !owners.is_empty() && !uids_of_owners.any(exists)
                 }) && object["metadata"]["deletionTimestamp"].is_null()
             };
             let orphans: Vec<(Id, Arc<Value>)> = all
                 .iter()
-                .filter(|(_, object)| is_orphan(object))
+                .filter(|(id, object)| is_orphan(id, object))
                 .map(|(id, object)| ((*id).clone(), (*object).clone()))
                 .collect();
             if orphans.is_empty() {

@@ -18,6 +18,18 @@ pub struct Id {
 }
 
 impl Id {
+    /// Returns the name of the collection, such as `deployments`.
+    pub(super) fn plural(&self) -> &str {
+        self.resource.rsplit('/').next().unwrap_or_default()
+    }
+
+    /// Returns whether the kind is Kubernetes' own.
+    pub(super) fn is_built_in(&self) -> bool {
+        let mut parts = self.resource.trim_start_matches('/').split('/');
+        let group = parts.nth(1).unwrap_or_default();
+        self.resource.starts_with("/api/") || !group.contains('.') || group.ends_with(".k8s.io")
+    }
+
     /// Creates the name of an object; `namespace` is empty for a cluster-scoped object.
     pub fn new(
         resource: impl Into<String>,

@@ -88,6 +88,7 @@ mod managers;
 mod selection;
 mod list;
 mod object;
+mod metadata;
 mod deletion;
 mod user;
 mod watch;

@@ -12,7 +12,10 @@ use super::deletion::{self, Propagation, leaves};
 use super::fault::Fault;
 use super::history::Id;
 use super::managers::Writer;
-use super::request::{Ask, Refusal, failure, json_answer, refused, status, status_answer};
+use super::metadata;
+use super::request::{
+    Ask, Refusal, failure, json_answer, not_found, refused, status, status_answer,
+};
 use super::server::{Answer, Server, State};
 
 /// A response: code and body, or the refusal.
@@ -47,7 +50,7 @@ pub(super) fn object(server: &Server, head: &Parts, ask: &Ask, body: &[u8]) -> R
     }
     let by = manager(head, ask, content);
     if !by.subresource.is_empty() && !server.lock().has_status(&id) {
-        return failure(Fault::NotServed);
+        return not_found(&id);
     }
     let mut outcome = Err(failure(Fault::Internal).into());
     server.change(|state| {
@@ -57,7 +60,10 @@ pub(super) fn object(server: &Server, head: &Parts, ask: &Ask, body: &[u8]) -> R
             (&Method::PATCH, None) if matches!(content, Content::Apply { .. }) => {
                 apply_new(state, &id, &body, by)
             }
-            (_, None) => Err(failure(Fault::NotServed).into()),
+            (&Method::PUT, None) if CREATED_BY_UPDATE.contains(&id.plural()) => {
+                create(state, &id, None, body, by)
+            }
+            (_, None) => Err(not_found(&id).into()),
             (&Method::GET, Some(old)) => Ok((200, old)),
             (&Method::PUT, Some(old)) => put(state, &id, &old, body, by),
             (&Method::PATCH, Some(old)) => patch(state, &id, &old, &body, content, by),
@@ -94,8 +100,12 @@ fn wrong_identity(
         return None;
     }
     let api_version = id.api_version();
-    let has_kind = body["kind"].as_str().is_some_and(|kind| !kind.is_empty());
-    let is_of_kind = body["apiVersion"] == api_version && has_kind;
+    let kind = body["kind"].as_str().unwrap_or_default();
+    let is_kind = match &crd {
+        Some(crd) => crd.kind == kind,
+        None => is_plural_of(id.plural(), kind),
+    };
+    let is_of_kind = body["apiVersion"] == api_version && is_kind;
     let is_same = |field: &str, expected: &str| {
         body["metadata"][field].as_str().is_none_or(|it| it.is_empty() || it == expected)
     };
@@ -108,6 +118,42 @@ fn wrong_identity(
     };
     Some(status_answer(400, "BadRequest", &why))
 }
+
+/// Returns whether a collection can have objects of this kind.
+fn is_plural_of(plural: &str, kind: &str) -> bool {
+    let kind = kind.to_lowercase();
+    let stem = kind.strip_suffix('y').unwrap_or(&kind);
+    !kind.is_empty()
+        && [kind.clone(), format!("{kind}s"), format!("{kind}es"), format!("{stem}ies")]
+            .iter()
+            .any(|it| it == plural)
+}
+
+/// Built-in kinds that a PUT creates (`AllowCreateOnUpdate` in k8s.io/kubernetes, pkg/registry).
+const CREATED_BY_UPDATE: [&str; 9] = [
+    "services",
+    "endpoints",
+    "events",
+    "limitranges",
+    "leases",
+    "roles",
+    "rolebindings",
+    "clusterroles",
+    "clusterrolebindings",
+];
+
+/// Built-in kinds that a PUT without a version does not change (`AllowUnconditionalUpdate`, as above).
+const VERSIONED: [&str; 9] = [
+    "leases",
+    "poddisruptionbudgets",
+    "runtimeclasses",
+    "csidrivers",
+    "csinodes",
+    "volumeattachments",
+    "validatingadmissionpolicies",
+    "validatingwebhookconfigurations",
+    "mutatingwebhookconfigurations",
+];
 
 fn content(head: &Parts, ask: &Ask) -> Result<Content, Refusal> {
     let (manager, force) = (ask.get("fieldManager"), ask.get("force"));
@@ -221,7 +267,7 @@ fn without_status(object: &mut Value) {
 /// resourceVersion is accepted.
 fn apply_new(state: &mut State, id: &Id, config: &Value, by: Writer) -> Outcome {
     if !by.subresource.is_empty() {
-        return Err(failure(Fault::NotServed).into());
+        return Err(not_found(id).into());
     }
     state.check_types(id, config)?;
     if config["metadata"]["uid"].as_str().is_some_and(|uid| !uid.is_empty()) {
@@ -241,7 +287,8 @@ fn conflict() -> Refusal {
 fn put(state: &mut State, id: &Id, old: &Arc<Value>, mut new: Value, by: Writer) -> Outcome {
     let is_of_another = differs(old, &new["metadata"], "uid");
     let has_version = new["metadata"]["resourceVersion"].as_str().is_some_and(|it| !it.is_empty());
-    if !is_of_another && !has_version {
+    let needs_version = !id.is_built_in() || VERSIONED.contains(&id.plural());
+    if !is_of_another && !has_version && needs_version {
         return Err(invalid("metadata.resourceVersion: must be specified for an update"));
     }
     let is_status = !by.subresource.is_empty();
@@ -412,9 +459,13 @@ impl State {
         old: Option<&Value>,
         below: &str,
     ) -> Result<(), Refusal> {
-        let Some(crd) = self.crd(id) else { return Ok(()) };
-        let before = old.map(|old| crd.refusals(old)).unwrap_or_default();
-        let mut causes = crd.refusals(object);
+        let crd = self.crd(id);
+        let refusals = |object: &Value| {
+            let of_fields = crd.as_ref().map(|crd| crd.refusals(object)).unwrap_or_default();
+            metadata::refusals(object).into_iter().chain(of_fields).collect::<Vec<_>>()
+        };
+        let before = old.map(refusals).unwrap_or_default();
+        let mut causes = refusals(object);
         causes.retain(|cause| cause.field.starts_with(below) && !before.contains(cause));
         if causes.is_empty() {
             return Ok(());

@@ -286,7 +286,9 @@ fn refusal(state: &State, ask: &Ask) -> Option<Response<Answer>> {
     if state.unserved.contains(&ask.resource) {
         return Some(failure(Fault::NotServed));
     }
-    state.forbidden.contains(&ask.resource).then(|| failure(Fault::Forbidden))
+    let (resource, plural) = (&ask.resource, ask.resource.rsplit('/').next().unwrap_or_default());
+    let message = format!("{plural} is forbidden: the account cannot access this resource");
+    state.forbidden.contains(resource).then(|| status_answer(403, "Forbidden", &message))
 }
 
 // === answers ===
@@ -316,7 +318,7 @@ pub(super) fn failure(fault: Fault) -> Response<Answer> {
         Fault::TooMany(_) => (429, "TooManyRequests", "too many requests"),
         Fault::Unauthorized => (401, "Unauthorized", "Unauthorized"),
         Fault::Forbidden => (403, "Forbidden", "cannot list resource at the cluster scope"),
-        Fault::NotServed => (404, "NotFound", "the server could not find the requested resource"),
+        Fault::NotServed => return not_served(),
         Fault::NoStreaming => (
             422,
             "Invalid",
@@ -332,6 +334,22 @@ pub(super) fn failure(fault: Fault) -> Response<Answer> {
         response.headers_mut().insert("retry-after", seconds.into());
     }
     response
+}
+
+/// Returns the response for a path that the server does not know, which is text.
+fn not_served() -> Response<Answer> {
+    let body = Full::new(Bytes::from("404 page not found\n"));
+    let mut response = respond(404, body.map_err(|never| match never {}).boxed_unsync());
+    response.headers_mut().insert("content-type", http::HeaderValue::from_static("text/plain"));
+    response
+}
+
+/// Returns the metav1.Status for an object that does not exist.
+pub(super) fn not_found(id: &Id) -> Response<Answer> {
+    let plural = id.plural();
+    let mut status = status(404, "NotFound", &format!("{plural} {:?} not found", id.name));
+    status["details"] = json!({ "name": id.name, "kind": plural });
+    json_answer(404, &status)
 }
 
 /// Returns the metav1.Status for a future version.

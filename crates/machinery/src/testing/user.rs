@@ -5,11 +5,10 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::deletion;
-use super::fault::Fault;
 use super::history::Id;
 use super::managers::Writer;
 use super::object::{self, Content, Outcome};
-use super::request::{body, failure};
+use super::request::{body, not_found};
 use super::server::{Server, State};
 
 impl Server {
@@ -53,11 +52,9 @@ impl Server {
 
     fn patch_by(&self, id: &Id, patch: &Value, by: Writer) -> Result<Arc<Value>, Value> {
         self.outcome(|state| match state.history.now(id) {
-            _ if !by.subresource.is_empty() && !state.has_status(id) => {
-                Err(failure(Fault::NotServed).into())
-            }
+            _ if !by.subresource.is_empty() && !state.has_status(id) => Err(not_found(id).into()),
             Some(old) => object::patch(state, id, &old, patch, Content::MergePatch, by),
-            None => Err(failure(Fault::NotServed).into()),
+            None => Err(not_found(id).into()),
         })
     }
 

@@ -80,7 +80,14 @@ impl Run {
 }
 
 fn failed(class: Class) -> Input {
-    Input::Failed(Failure { class, retry_after: None, why: "why".into() })
+    let is_answered = class != Class::Unanswered;
+    Input::Failed(Failure { class, is_answered, retry_after: None, why: "why".into() })
+}
+
+/// A connection that cannot be made.
+fn unreachable() -> Input {
+    let (class, is_answered) = (Class::Transient, false);
+    Input::Failed(Failure { class, is_answered, retry_after: None, why: "refused".into() })
 }
 
 fn refused() -> Input {

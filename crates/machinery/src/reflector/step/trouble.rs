@@ -30,6 +30,11 @@ impl Machine {
     }
 
     pub(super) fn failed(&mut self, failure: &Failure, now: Instant) -> Vec<Action> {
+        if failure.is_answered && self.is_unanswered {
+            // The server is back. What it answers first, such as 429 while it initializes, is over soon.
+            self.backoff.start_over();
+        }
+        self.is_unanswered = !failure.is_answered;
         match &self.phase {
             Phase::Streaming { opened, .. } => {
                 let cut = match failure.class {
@@ -86,8 +91,22 @@ impl Machine {
             Class::Forbidden | Class::NotServed => {}
             Class::Internal | Class::Unanswered | Class::Transient => {}
         }
-        let wait = self.back_off(failure, Next::List(reason), now);
-        std::iter::once(Action::Abandon).chain(wait).collect()
+        let next = Next::List(reason);
+        let can_watch = !matches!(
+            failure.class,
+            Class::Forbidden | Class::NotServed | Class::Expired | Class::Refused
+        );
+        let mut actions = vec![Action::Abandon];
+        actions.extend(self.back_off(failure, next, now));
+        if let (Some(_), Phase::Waiting { until, .. }) = (self.refresh, &self.phase)
+            && can_watch
+            && self.held.is_some()
+        {
+            // The view is complete up to `held`, and a watch from there still works.
+            self.refresh = Some(*until);
+            actions.extend(self.watch(now));
+        }
+        actions
     }
 
     pub(super) fn retry(&self) -> Reason {
@@ -144,9 +163,13 @@ impl Machine {
 
     pub(super) fn deadline_reached(&mut self, now: Instant) -> Vec<Action> {
         match &self.phase {
+            Phase::Watching { .. } if self.refresh.is_some_and(|refresh| refresh <= now) => {
+                self.list(Reason::Refresh, now)
+            }
             Phase::Streaming { opened: false, .. } | Phase::Watching { opened: false, .. } => {
-                let why = format!("no answer to a watch within {OPEN:?}");
-                self.failed(&Failure { class: Class::Unanswered, retry_after: None, why }, now)
+                let why = format!("no response to a watch within {OPEN:?}");
+                let (class, is_answered) = (Class::Unanswered, false);
+                self.failed(&Failure { class, is_answered, retry_after: None, why }, now)
             }
             Phase::Streaming { .. } => self.fall_back(now),
             // A quiet kind without bookmarks is silent, too, and would be listed again and again. The next watch

@@ -140,6 +140,28 @@ async fn not_idempotent(site: Arc<Site>, cx: Context<Site>) -> Result<Action, Pr
     Ok(Action::Done)
 }
 
+/// With many objects of a kind, whose first reconciles begin in the order of the store.
+#[test]
+fn a_seed_determines_the_order_of_twenty_objects() {
+    let runs = Mutex::new(Vec::new());
+    for _ in 0..2 {
+        seeds(1, async |server| {
+            for number in 0..20 {
+                let id = Id::new(site().resource, "ns", format!("site-{number}"));
+                server.put(&id, json!({"spec": {"text": "one"}}));
+            }
+            let controller = Manager::new("sites").controller::<Site>();
+            let test = async { tokio::time::sleep(QUIET).await };
+            server.run(controller.reconcile(not_idempotent), test).await;
+            let paths = server.requests().into_iter().map(|request| request.uri.to_string());
+            runs.lock().push(paths.filter(|path| path.contains("site-")).collect::<Vec<_>>());
+        });
+    }
+    let runs = runs.into_inner();
+    assert!(runs[0].len() >= 20, "{:?}", runs[0]);
+    assert_eq!(runs[0], runs[1]);
+}
+
 #[test]
 #[should_panic(expected = "one page")]
 fn a_create_under_a_random_name_is_found() {

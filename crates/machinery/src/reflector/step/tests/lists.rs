@@ -211,8 +211,14 @@ fn streaming_lists_that_always_fail_fall_back_to_pages() {
 fn a_fallback_to_pages_honours_retry_after() {
     let pause = Duration::from_secs(60);
     for class in [Class::Transient, Class::Internal, Class::ServerBehind, Class::Refused] {
-        let asked =
-            || Input::Failed(Failure { class, retry_after: Some(pause), why: "later".to_owned() });
+        let asked = || {
+            Input::Failed(Failure {
+                class,
+                is_answered: true,
+                retry_after: Some(pause),
+                why: "later".to_owned(),
+            })
+        };
         let mut run = Run::new().then(Input::Start);
         let tries = if class == Class::Refused { 1 } else { STREAMS_CUT };
         for _ in 0..tries {
@@ -246,4 +252,30 @@ fn a_refresh_requests_the_newest_state_on_every_attempt() {
     assert_eq!(run.page().not_older_than, None, "nor in pages");
     let run = run.then(page_end("20", None)).then(Input::Opened).then(failed(Class::Expired));
     assert_eq!(run.page().not_older_than.as_deref(), Some("20"), "afterwards as before");
+}
+
+#[test]
+fn the_watch_continues_after_a_failed_refresh() {
+    let run = Run::watching().then(Input::Refresh);
+    assert!(run.watch().initial_events);
+    let run = run.then(failed(Class::Transient));
+    assert!(run.has(&Action::Abandon));
+    assert!(!run.watch().initial_events, "the view is complete up to its version");
+    assert_eq!(run.watch().version.as_deref(), Some("10"));
+    let run = run.then(Input::Opened).then(event(11));
+    assert_eq!(run.machine.held(), ResourceVersion::new(11));
+    let run = run.at_deadline();
+    assert!(run.watch().initial_events, "and the list is tried again");
+    let run = run.then(Input::Opened).then(end_of_list("12"));
+    assert_eq!(run.pause(), IDLE, "once");
+}
+
+#[test]
+fn the_first_response_after_an_outage_starts_the_backoff_over() {
+    let mut run = Run::watching();
+    for _ in 0..8 {
+        run = run.then(unreachable()).at_deadline();
+    }
+    let run = run.then(failed(Class::Transient));
+    assert!(run.wait() < Duration::from_secs(2), "{:?}", run.wait());
 }
