@@ -283,7 +283,7 @@ fn each_alert_has_its_runbook() {
         runbooks.lines().filter_map(|line| line.strip_prefix("## ")).map(str::to_owned).collect();
     let (critical, _) = runbooks.split_once("\n# Warning\n").unwrap();
     let mut alerts = Vec::new();
-    for component in ["monitoring", "memcached-monitoring"] {
+    for component in ["monitoring", "memcached-monitoring", "workload-monitoring"] {
         let file = format!("artifacts/components/{component}/prometheus-rule.yaml");
         let rules: serde_json::Value =
             serde_yaml_ng::from_str(&fs::read_to_string(file).unwrap()).unwrap();

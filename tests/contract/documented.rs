@@ -106,7 +106,7 @@ const STORY: &[Step] = &[
     ),
     Of(INSTALL, "workload-operator manifests --image IMAGE"),
     Of(INSTALL, "workload-operator manifests -n NAMESPACE"),
-    Of(README, "workload-operator manifests --image IMAGE | kubectl apply --server-side -f -"),
+    Of(UPGRADE, "workload-operator manifests --image IMAGE | kubectl apply --server-side -f -"),
     Of(
         INSTALL,
         "workload-operator manifests --image REGISTRY/workload-operator:0.1.0 | kubectl apply --server-side -f -",
@@ -124,10 +124,13 @@ const STORY: &[Step] = &[
     Given(NOTHING_IS_LEFT),
     Of(
         README,
-        "helm install workload-operator artifacts/helm/workload-operator --set image.repository=IMAGE",
+        "helm install workload-operator artifacts/helm/workload-operator -n workload-operator-system --create-namespace --set image.repository=REGISTRY/workload-operator",
     ),
     // Otherwise its CRDs belong to this release.
-    Given("helm uninstall workload-operator; kubectl delete crd --all"),
+    Given(
+        "helm uninstall workload-operator -n workload-operator-system; kubectl delete crd --all
+        kubectl delete namespace workload-operator-system",
+    ),
     Of(INSTALL, "kubectl create namespace workload-operator-system"),
     Of(INSTALL, "helm uninstall workload-operator -n workload-operator-system"),
 ];
@@ -135,6 +138,9 @@ const STORY: &[Step] = &[
 /// Commands in sentences and tables that no step runs: parts of other commands, and those that need a node, a
 /// registry, a release or another test run.
 const NOT_RUN: &[&str] = &[
+    "kubectl apply",
+    "kubectl apply --server-side",
+    "kubectl delete",
     "kubectl wait --for=condition=Ready",
     "kubectl wait",
     "kubectl scale",
@@ -148,8 +154,6 @@ const NOT_RUN: &[&str] = &[
     "oc adm policy add-scc-to-user nonroot-v2 -z default -n NAMESPACE",
     "kind load docker-image REGISTRY/workload-operator:0.1.0",
     "hack/bundle.sh target/bundle",
-    "make bundle bundle-build IMG=IMAGE",
-    "MEMCACHED_IMAGE=memcached:1.6.38-alpine cargo run",
     "cargo test",
     "cargo run --example demo",
     "hack/demo.sh --once",

@@ -162,6 +162,12 @@ fn promtool_accepts_the_alerts_on_memcached_and_each_fires_when_it_should() {
     fire_when_they_should(component, include_str!("monitoring/memcached-alerts.yaml"));
 }
 
+#[test]
+fn promtool_accepts_the_alert_on_custom_resources_and_it_fires_when_it_should() {
+    let component = "artifacts/components/workload-monitoring";
+    fire_when_they_should(component, include_str!("monitoring/workload-alerts.yaml"));
+}
+
 fn fire_when_they_should(component: &str, cases: &str) {
     let rules = std::fs::read_to_string(format!("{component}/prometheus-rule.yaml")).unwrap();
     let mut rules: Value = serde_yaml_ng::from_str::<Value>(&rules).unwrap()["spec"].take();
