@@ -31,7 +31,7 @@ async fn until_blocked_by(world: &World, kind: Kind, name: &str, cause: &str) ->
     for _ in 0..120 {
         last = status(world, kind, name).await;
         if last.0.starts_with(&prefix) {
-            let fine = ["AllReplicasReady", "ScaledToZero"].contains(&cause);
+            let fine = ["AllReplicasReady", "ScaledToZero", "NoMatchingNodes"].contains(&cause);
             assert_eq!(last.1, i32::from(!fine), "{}", last.0);
             return last.0;
         }

@@ -82,7 +82,7 @@ impl State {
     fn expire(&mut self, now: Instant) {
         let is_over = |at: Instant| now.saturating_duration_since(at) >= WINDOW;
         for _ in 0..AT_ONCE {
-            let Some((_, subject)) = self.expire.pop_front_if(|(at, _)| is_over(*at)) else {
+            let Some((_, subject)) = pop_if(&mut self.expire, |(at, _)| is_over(*at)) else {
                 break;
             };
             let Some(applied) = self.applied.get_mut(&subject) else { continue };
@@ -96,6 +96,11 @@ impl State {
             self.expire.shrink_to_fit();
         }
     }
+}
+
+/// Removes the first element for which `is` returns true.
+fn pop_if<T>(queue: &mut VecDeque<T>, is: impl FnOnce(&T) -> bool) -> Option<T> {
+    if queue.front().is_some_and(is) { queue.pop_front() } else { None }
 }
 
 /// The statuses written within [`WINDOW`], to detect that another program writes a different one.
@@ -131,7 +136,7 @@ impl LastStatuses {
         let mut statuses = self.0.lock();
         let is_over = |at: Instant| now.saturating_duration_since(at) >= WINDOW;
         for _ in 0..AT_ONCE {
-            let Some((_, object)) = statuses.expire.pop_front_if(|(at, _)| is_over(*at)) else {
+            let Some((_, object)) = pop_if(&mut statuses.expire, |(at, _)| is_over(*at)) else {
                 break;
             };
             if statuses.last.get(&object).is_some_and(|(_, _, at)| is_over(*at)) {
@@ -197,7 +202,7 @@ impl Pace {
         let full = Duration::from_secs_f64(BURST);
         let is_over = |at: Instant| now.saturating_duration_since(at) >= full;
         for _ in 0..AT_ONCE {
-            let Some((_, key)) = paces.expire.pop_front_if(|(at, _)| is_over(*at)) else { break };
+            let Some((_, key)) = pop_if(&mut paces.expire, |(at, _)| is_over(*at)) else { break };
             if paces.of.get(&key).is_some_and(|spent| is_over(spent.at)) {
                 paces.of.remove(&key);
             }
@@ -303,7 +308,9 @@ mod tests {
         let expire = || throttle.wait((uid(0), 0), 0, start + WINDOW);
         assert_eq!(expire(), None);
         assert_eq!(throttle.0.lock().expire.len(), 100 - AT_ONCE);
-        (0..100 / AT_ONCE).for_each(|_| drop(expire()));
+        for _ in 0..100 / AT_ONCE {
+            assert_eq!(expire(), None);
+        }
         let state = throttle.0.lock();
         assert_eq!((state.applied.len(), state.expire.len()), (0, 0));
     }

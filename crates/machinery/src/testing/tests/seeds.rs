@@ -153,7 +153,7 @@ fn a_seed_determines_the_order_of_twenty_objects() {
             let controller = Manager::new("sites").controller::<Site>();
             let test = async { tokio::time::sleep(QUIET).await };
             server.run(controller.reconcile(not_idempotent), test).await;
-            let paths = server.requests().into_iter().map(|request| request.uri.to_string());
+            let paths = server.requests().into_iter().map(|request| request.uri);
             runs.lock().push(paths.filter(|path| path.contains("site-")).collect::<Vec<_>>());
         });
     }
