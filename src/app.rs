@@ -91,10 +91,9 @@ pub fn desired(app: &App) -> Children {
             ..ServiceSpec::default()
         },
     });
-    let budget = app.spec.pod_disruption_budget.as_ref().map(|settings| Desired {
-        labels: labels.clone(),
-        spec: settings.desired(deployment.selector.clone()),
-    });
+    let settings = app.spec.pod_disruption_budget.as_ref();
+    let budget = settings.and_then(|settings| settings.desired(deployment.selector.clone()));
+    let budget = budget.map(|spec| Desired { labels: labels.clone(), spec });
     Children { deployment: Desired { labels, spec: deployment }, service, budget }
 }
 
@@ -136,6 +135,7 @@ fn identity(app: &App) -> Identity<'_> {
     let (name, image) = (app.meta.key.name(), Some(app.spec.image.as_str()));
     Identity {
         kind: "app",
+        program: name,
         label: APP_V1,
         name,
         image,

@@ -11,6 +11,8 @@
 //! - An object that no controller has seen shows this: `status` defaults to observedGeneration -1 and
 //!   Ready=Unknown, so no tool reports it as healthy.
 //! - `null` means the same as absent: no field is nullable.
+//! - An object or map can be emptied by a server-side apply: each optional one is atomic. Of others, the API server
+//!   makes null when their last field is removed (kubernetes/kubernetes#135841), which it then refuses.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray,
@@ -41,6 +43,7 @@ fn finish(crd: &mut CustomResourceDefinition) {
         if kind == "GenericDaemon" {
             without_spreading(properties.get_mut("spec").expect("every kind has a spec"));
         }
+        own_as_a_whole(properties.get_mut("spec").expect("every kind has a spec"));
         let status = properties.get_mut("status").expect("every kind has a status");
         status.default = Some(JSON(untouched(&kind)));
     }
@@ -75,6 +78,20 @@ fn untouched(kind: &str) -> Value {
         ));
     }
     json!({ "observedGeneration": -1, "conditions": conditions })
+}
+
+/// Makes the optional objects and maps below `schema` atomic, so that their manager owns them as a whole.
+fn own_as_a_whole(schema: &mut JSONSchemaProps) {
+    let required = schema.required.clone().unwrap_or_default();
+    for (name, property) in schema.properties.iter_mut().flatten() {
+        if property.type_.as_deref() == Some("object") && !required.contains(name) {
+            property.x_kubernetes_map_type = Some("atomic".to_owned());
+        }
+        own_as_a_whole(property);
+    }
+    if let Some(JSONSchemaPropsOrArray::Schema(items)) = &mut schema.items {
+        own_as_a_whole(items);
+    }
 }
 
 fn forbid_null(schema: &mut JSONSchemaProps) {

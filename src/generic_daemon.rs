@@ -75,6 +75,7 @@ custom!(GenericDaemon);
 pub fn desired(daemon: &GenericDaemon) -> Desired<DaemonSetSpec> {
     let identity = Identity {
         kind: "generic-daemon",
+        program: daemon.meta.key.name(),
         label: GENERIC_DAEMON,
         name: daemon.meta.key.name(),
         image: Some(&daemon.spec.image),

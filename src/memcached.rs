@@ -112,10 +112,9 @@ pub fn desired(memcached: &Memcached, images: &Images) -> Children {
     }
     deployment.template.inherit(&memcached.meta.labels);
     deployment.progress_deadline_seconds = deadline(&deployment);
-    let budget = memcached.spec.pod_disruption_budget.as_ref().map(|settings| Desired {
-        labels: labels.clone(),
-        spec: settings.desired(deployment.selector.clone()),
-    });
+    let settings = memcached.spec.pod_disruption_budget.as_ref();
+    let budget = settings.and_then(|settings| settings.desired(deployment.selector.clone()));
+    let budget = budget.map(|spec| Desired { labels: labels.clone(), spec });
     Children {
         deployment: Desired { labels: labels.clone(), spec: deployment },
         service: Desired { labels, spec: service(memcached) },
@@ -134,7 +133,8 @@ fn identity<'a>(memcached: &'a Memcached, image: Option<&'a InternedStr>) -> Ide
     let more = vec![(APP, MEMCACHED), (MEMCACHED_CR, name.as_str())];
     let image = image.map(InternedStr::as_str);
     let inherited = &memcached.meta.labels;
-    Identity { kind: MEMCACHED, label: labels::MEMCACHED, name, image, more, inherited }
+    let (kind, program, label) = (MEMCACHED, MEMCACHED, labels::MEMCACHED);
+    Identity { kind, program, label, name, image, more, inherited }
 }
 
 fn service(memcached: &Memcached) -> ServiceSpec {
@@ -271,8 +271,23 @@ pub async fn reconcile(
         match Images::chosen(&memcached.spec, &settings) {
             Ok(images) => apply(&mut run, &cx, &settings, &pace, images).await?,
             Err(missing) => {
-                run.fail(missing);
-                Health::new(Level::Stalled, Reason::ImageMissing, missing)
+                // The pods keep their images, and the rest of the spec applies.
+                let there = run.workload().and_then(|there| pace::stored(&memcached.spec, there));
+                if let Some(images) = there {
+                    let children = desired(&memcached, &images);
+                    run.apply(&children.deployment).await?;
+                    run.apply_or_prune(Some(&children.service)).await?;
+                    run.apply_or_prune(children.budget.as_ref()).await?;
+                }
+                let health = Health::new(Level::Stalled, Reason::ImageMissing, missing);
+                if run.workload().is_none() {
+                    run.fail(missing);
+                    health
+                } else {
+                    let listed = Some(nodes(&cx)?.len());
+                    let inputs = |_: &_| Inputs { listed, ..Inputs::default() };
+                    run.observe(inputs).await.and(health)
+                }
             }
         }
     };
@@ -297,8 +312,8 @@ async fn apply(
     let children = desired(cx.object(), &given.images);
     match run.apply(&children.deployment).await? {
         Some(made) if given.is_final() => pace.applied(cx.key(), &given.images, &made),
-        None if run.is_refused() => pace.refused(cx.key()),
-        Some(_) | None => {}
+        Some(_) => {}
+        None => pace.refused(cx.key()),
     }
     run.apply_or_prune(Some(&children.service)).await?;
     run.apply_or_prune(children.budget.as_ref()).await?;

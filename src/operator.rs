@@ -37,8 +37,6 @@ use crate::workload::{
     refused,
 };
 
-/// Name of the Lease.
-const LEASE: &str = "workload-operator";
 /// File with the pod's namespace, in its ServiceAccount volume.
 const POD_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 /// Maximum wait for blocked threads when the process terminates.
@@ -131,7 +129,7 @@ async fn program(args: RunArgs, spans: Spans) -> Result<Program, Error> {
     // All clients derive from this one, so that a credential plugin runs only once.
     let ungated = Client::new(config, options.clone())?;
     ungated.log_in().await?;
-    let WorkloadArgs { namespaces, memcached_image, .. } = &args.workloads;
+    let namespaces = &args.workloads.namespaces;
     let controllers = args.workloads.controllers();
     let served = if namespaces.is_empty() { "all".to_owned() } else { namespaces.join(",") };
     tracing::info!(
@@ -141,12 +139,8 @@ async fn program(args: RunArgs, spans: Spans) -> Result<Program, Error> {
         leader_election = args.leader_elect,
         "Starting"
     );
-    let image = memcached_image.as_deref().unwrap_or_default();
-    if image.is_empty() && controllers.contains(&ControllerName::Memcached) {
-        tracing::warn!(
-            "MEMCACHED_IMAGE is not set, so no Memcached without `image` gets a Deployment: set it to an image, such \
-             as memcached:1.6.38-alpine"
-        );
+    if controllers.contains(&ControllerName::Memcached) {
+        warn_of_missing_images(&args.workloads);
     }
     let mut manager = Manager::new(IDENTITY)
         .instance(host)
@@ -167,6 +161,22 @@ async fn program(args: RunArgs, spans: Spans) -> Result<Program, Error> {
         stop.requested().await;
         spans.end().await;
     }))
+}
+
+/// Reports default images that are not set.
+fn warn_of_missing_images(args: &WorkloadArgs) {
+    let is_missing = |image: &Option<String>| image.as_deref().unwrap_or_default().is_empty();
+    if is_missing(&args.memcached_image) {
+        tracing::warn!(
+            "MEMCACHED_IMAGE is not set, so no Memcached without `image` gets a Deployment: set it to an image, such \
+             as memcached:1.6.38-alpine"
+        );
+    }
+    if is_missing(&args.memcached_exporter_image) {
+        tracing::warn!(
+            "MEMCACHED_EXPORTER_IMAGE is not set, so no Memcached with an `exporter` without `image` gets a Deployment"
+        );
+    }
 }
 
 /// Returns the controllers of `run` with a client that sends every write as a dry run. Nothing is elected,
@@ -200,7 +210,9 @@ fn lease(args: &RunArgs) -> Result<Lease, ConfigError> {
         ..default
     };
     config.validate()?;
-    Ok(Lease::named(LEASE).namespace(namespace.as_deref().unwrap_or(NAMESPACE)).config(config))
+    Ok(Lease::named(args.leader_elect_resource_name.as_str())
+        .namespace(namespace.as_deref().unwrap_or(NAMESPACE))
+        .config(config))
 }
 
 /// Returns the pod's namespace in a cluster, otherwise the first watched one.

@@ -370,8 +370,9 @@ pub(crate) fn amount(_: &mut SchemaGenerator) -> Schema {
 
 pub(crate) fn amount_of_a_budget(_: &mut SchemaGenerator) -> Schema {
     amount_of(
-        "Number (at least 1) or percentage, such as '25%', of pods that can be unavailable.",
-        (1, 1),
+        "Number or percentage, such as '25%', of pods that can be unavailable. Without it, there is no limit.",
+        // 0 means absent, but 0% does not.
+        (0, 1),
     )
 }
 

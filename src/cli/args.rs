@@ -72,6 +72,7 @@ pub struct WorkloadArgs {
     /// Namespaces to watch (comma-separated or repeated). In each of them, a Role is sufficient. Defaults to all
     /// namespaces.
     #[arg(
+        short = 'n',
         long = "watch-namespace",
         visible_alias = "namespace",
         env = "WATCH_NAMESPACE",
@@ -85,13 +86,13 @@ pub struct WorkloadArgs {
     #[arg(long, env = "CONTROLLERS", value_name = "KIND", value_delimiter = ',')]
     pub controllers: Vec<ControllerName>,
 
-    /// Image of memcached. Without it, the operator creates no Deployment for a Memcached without `image`, and reports
-    /// this in its conditions.
-    #[arg(long, env = "MEMCACHED_IMAGE", value_name = "IMAGE")]
+    /// Default image of Memcacheds that do not set `image`. Without it, the operator creates no Deployment for them and
+    /// keeps the image of existing ones. Both are reported as `ImageMissing`.
+    #[arg(long, env = "MEMCACHED_IMAGE", value_name = "IMAGE", value_parser = image)]
     pub memcached_image: Option<String>,
 
-    /// Image of the exporter, for each Memcached whose `exporter` has no `image`.
-    #[arg(long, env = "MEMCACHED_EXPORTER_IMAGE", value_name = "IMAGE")]
+    /// Default image of exporters that do not set `image`. Without it, as above.
+    #[arg(long, env = "MEMCACHED_EXPORTER_IMAGE", value_name = "IMAGE", value_parser = image)]
     pub memcached_exporter_image: Option<String>,
 
     /// Limit on the Memcacheds that change to a new default image at the same time: a number, or a percentage of those
@@ -133,6 +134,15 @@ pub struct RunArgs {
     /// workload-operator-system.
     #[arg(long, env = "LEADER_ELECT_NAMESPACE", value_name = "NAME")]
     pub leader_elect_namespace: Option<String>,
+
+    /// Name of the Lease. Installations in one namespace that serve different namespaces each need their own.
+    #[arg(
+        long,
+        env = "LEADER_ELECT_RESOURCE_NAME",
+        value_name = "NAME",
+        default_value = "workload-operator"
+    )]
+    pub leader_elect_resource_name: String,
 
     /// Time after which another replica can take over a Lease that is not renewed.
     #[arg(long, env = "LEADER_ELECT_LEASE_DURATION", value_name = "TIME", default_value = "15s", value_parser = duration)]
@@ -354,6 +364,16 @@ pub(crate) fn all_if_empty(namespaces: &mut Vec<String>) {
     namespaces.retain(|name| !name.is_empty());
 }
 
+/// The name of an image, or nothing at all.
+fn image(text: &str) -> Result<String, String> {
+    if text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Ok(text.to_owned());
+    }
+    Err(format!(
+        "'{text}' must be the name of an image without white space, for example 'memcached:1.6'"
+    ))
+}
+
 /// The name of a namespace (a DNS label), without blanks around it, or nothing at all.
 pub(super) fn namespace(text: &str) -> Result<String, String> {
     let name = text.trim();
@@ -362,7 +382,8 @@ pub(super) fn namespace(text: &str) -> Result<String, String> {
     let is_blank = name.is_empty() && !text.is_empty();
     if is_blank || !is_label || name.starts_with('-') || name.ends_with('-') {
         return Err(format!(
-            "'{name}' must be the name of a namespace: at most 63 of a-z, 0-9 and '-', not at its ends"
+            "'{name}' is not a valid namespace: use at most 63 lower-case letters, digits and '-', and start and end \
+             with a letter or digit"
         ));
     }
     Ok(name.to_owned())
@@ -411,12 +432,17 @@ pub struct ManifestsArgs {
     pub replicas: u8,
 
     /// Image of memcached.
-    #[arg(long, env = "MEMCACHED_IMAGE", value_name = "IMAGE")]
+    #[arg(long, env = "MEMCACHED_IMAGE", value_name = "IMAGE", value_parser = image)]
     pub memcached_image: Option<String>,
 
     /// Image of memcached's exporter.
-    #[arg(long, env = "MEMCACHED_EXPORTER_IMAGE", value_name = "IMAGE")]
+    #[arg(long, env = "MEMCACHED_EXPORTER_IMAGE", value_name = "IMAGE", value_parser = image)]
     pub memcached_exporter_image: Option<String>,
+
+    /// Leave out the CustomResourceDefinitions, for example to uninstall one of several installations: with them, the
+    /// custom resources of all installations are deleted.
+    #[arg(long)]
+    pub without_crds: bool,
 
     /// Maximum size of a Memcached.
     #[arg(long, env = "MEMCACHED_MAX_SIZE", value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(3..=8))]
@@ -457,7 +483,7 @@ mod tests {
         assert_eq!(parsed(&["--namespace=a, b"]).workloads.namespaces, ["a", "b"]);
         for bad in [" ", "A", "a b", "-a", "a-", "a.b", "*"] {
             let refused = namespace(bad).expect_err(bad);
-            assert!(refused.contains("name of a namespace"), "{refused}");
+            assert!(refused.contains("is not a valid namespace"), "{refused}");
         }
     }
 
@@ -600,7 +626,8 @@ mod tests {
             for flag in flags.filter(|flag| !["help", "version"].contains(&flag.get_id().as_str()))
             {
                 // KUBECONFIG is its variable; it is a list of files, which the client reads.
-                let elsewhere = flag.get_id() == "kubeconfig";
+                // What is left out must not depend on an inherited variable.
+                let elsewhere = ["kubeconfig", "without_crds"].contains(&flag.get_id().as_str());
                 let said = format!("{} {flag}", command.get_name());
                 assert_eq!(flag.get_env().is_some(), !elsewhere, "{said}");
                 seen += 1;

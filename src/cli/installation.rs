@@ -23,7 +23,7 @@ const DEPLOYMENT: Kind = Kind::namespaced("apps", "v1", "Deployment", "deploymen
 pub struct InstallationArgs {
     /// Namespace of the operator. Defaults to the namespace of the pod, workload-operator-system, or the namespace of
     /// the only Deployment with the label app.kubernetes.io/name=workload-operator.
-    #[arg(short = 'n', long, env = "POD_NAMESPACE", value_name = "NAME")]
+    #[arg(long, env = "POD_NAMESPACE", value_name = "NAME")]
     pub operator_namespace: Option<String>,
 
     /// Name of the operator's Deployment. Defaults to workload-operator, or to the only Deployment with the label
@@ -95,7 +95,10 @@ impl InstallationArgs {
 async fn deployments(client: &Client, namespace: Option<&str>) -> Result<Vec<Value>, Error> {
     let labels = Some(format!("app.kubernetes.io/name={NAME}"));
     let scope = Scope { namespace: namespace.map(Into::into), labels, ..Scope::default() };
-    client.read_all(&DEPLOYMENT, &scope).await
+    let mut all = client.read_all(&DEPLOYMENT, &scope).await?;
+    // An App can have the name of the operator.
+    all.retain(|one| one["metadata"]["labels"]["app.kubernetes.io/managed-by"] != NAME);
+    Ok(all)
 }
 
 /// Returns whether two lists, of which an empty one means everything, have a name in common.
@@ -150,30 +153,53 @@ impl Installation {
         self.list(&["watch-namespace", "namespace"], "WATCH_NAMESPACE")
     }
 
-    /// Returns the other running installations that write the same objects; `None` if a Deployment does not show its
-    /// settings.
-    pub(crate) async fn rivals(&self, client: &Client) -> Result<Option<Vec<Installation>>, Error> {
+    /// Returns the other running installations that write the same objects or share the Lease for other objects, each
+    /// with the reason; `None` if a Deployment does not show its settings.
+    pub(crate) async fn rivals(&self, client: &Client) -> Result<Option<Vec<String>>, Error> {
         let mut rivals = Vec::new();
         for other in deployments(client, None).await?.into_iter().map(Installation) {
-            match self.is_rival(&other) {
-                Some(true) => rivals.push(other),
-                Some(false) => {}
+            match self.rivalry(&other) {
+                Some(why) => rivals.extend(why.map(|why| format!("{} {why}", other.place()))),
                 None => return Ok(None),
             }
         }
         Ok(Some(rivals))
     }
 
-    fn is_rival(&self, other: &Installation) -> Option<bool> {
-        let is_same = other.place() == self.place();
-        // Of two Deployments with one Lease, one works.
-        let share = self.namespace() == other.namespace() && self.elects() && other.elects();
-        if is_same || share || other.0["spec"]["replicas"] == 0 {
-            return Some(false);
+    /// Returns the reason why the two installations exclude each other, if they do; `None` if it is unknown.
+    fn rivalry(&self, other: &Installation) -> Option<Option<&'static str>> {
+        if other.place() == self.place() || other.0["spec"]["replicas"] == 0 {
+            return Some(None);
         }
         let controllers = |one: &Installation| one.list(&["controllers"], "CONTROLLERS");
-        let is_shared = overlap(&self.watched(), &other.watched())?;
-        Some(is_shared && overlap(&controllers(self), &controllers(other))?)
+        let is_shared = overlap(&self.watched(), &other.watched())?
+            && overlap(&controllers(self), &controllers(other))?;
+        if self.elects() && other.elects() && self.lease()? == other.lease()? {
+            // Of two Deployments with one Lease, one works. The other does nothing, whatever it should serve.
+            let are_equal = self.watched() == other.watched();
+            let serve_the_same = are_equal && controllers(self) == controllers(other);
+            return Some((!serve_the_same).then_some("shares the Lease, but serves other objects"));
+        }
+        Some(is_shared.then_some("serves the same objects"))
+    }
+
+    /// Returns namespace and name of the Lease; `None` if the Deployment does not show them.
+    fn lease(&self) -> Option<(String, String)> {
+        let namespace = match self.setting("leader-elect-namespace", "LEADER_ELECT_NAMESPACE") {
+            Setting::Text(namespace) => namespace,
+            Setting::Absent => self.namespace().to_owned(),
+            Setting::Elsewhere => return None,
+        };
+        Some((namespace, self.lease_name()?))
+    }
+
+    /// Returns the name of the Lease; `None` if the Deployment does not show it.
+    pub(crate) fn lease_name(&self) -> Option<String> {
+        match self.setting("leader-elect-resource-name", "LEADER_ELECT_RESOURCE_NAME") {
+            Setting::Text(name) => Some(name),
+            Setting::Absent => Some(NAME.to_owned()),
+            Setting::Elsewhere => None,
+        }
     }
 
     /// Returns whether leader election is on, or could be.
@@ -313,7 +339,8 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_rival_runs_and_writes_the_same_objects() {
+    fn a_rival_writes_the_same_objects_or_shares_the_lease() {
+        const SAME: Option<Option<&str>> = Some(Some("serves the same objects"));
         let serving = |namespaces: &str, place: [&str; 2]| {
             let mut one = with(json!({"env": [{"name": "WATCH_NAMESPACE", "value": namespaces}]}));
             one.0["metadata"] = json!({"namespace": place[0], "name": place[1]});
@@ -330,22 +357,29 @@ pub(crate) mod tests {
         };
         let (own, there) = (serving("a, b", ["ops", "o"]), ["else", "o"]);
         for namespaces in ["c,b", "", ","] {
-            assert_eq!(own.is_rival(&serving(namespaces, there)), Some(true), "{namespaces}");
+            assert_eq!(own.rivalry(&serving(namespaces, there)), SAME, "{namespaces}");
         }
-        assert_eq!(serving("a,", ["ops", "o"]).is_rival(&serving("b,", there)), Some(false));
-        assert_eq!(own.is_rival(&own), Some(false), "itself");
+        assert_eq!(serving("a,", ["ops", "o"]).rivalry(&serving("b,", there)), Some(None));
+        assert_eq!(own.rivalry(&own), Some(None), "itself");
         let mut scaled = serving("", there);
         scaled.0["spec"]["replicas"] = json!(0);
-        assert_eq!(own.is_rival(&scaled), Some(false), "scaled to 0");
+        assert_eq!(own.rivalry(&scaled), Some(None), "scaled to 0");
         let hidden = json!([{"name": "WATCH_NAMESPACE", "valueFrom": {"configMapKeyRef": {}}}]);
-        assert_eq!(own.is_rival(&set(serving("", there), "env", hidden)), None);
+        assert_eq!(own.rivalry(&set(serving("", there), "env", hidden)), None);
         let of = |kind: &str, place| {
             let flags = json!([{"name": "CONTROLLERS", "value": kind}, {"name": "LEADER_ELECT", "value": "true"}]);
             set(serving("", place), "env", flags)
         };
-        assert_eq!(of("app", there).is_rival(&of("memcached", ["ops", "o"])), Some(false));
-        assert_eq!(of("app", there).is_rival(&of("app", ["ops", "o"])), Some(true));
-        assert_eq!(of("app", there).is_rival(&of("app", ["else", "p"])), Some(false), "one Lease");
+        assert_eq!(of("app", there).rivalry(&of("memcached", ["ops", "o"])), Some(None));
+        assert_eq!(of("app", there).rivalry(&of("app", ["ops", "o"])), SAME);
+        let beside = ["else", "p"];
+        assert_eq!(of("app", there).rivalry(&of("app", beside)), Some(None), "one of them works");
+        let idle = Some(Some("shares the Lease, but serves other objects"));
+        assert_eq!(of("app", there).rivalry(&of("memcached", beside)), idle);
+        let flags = json!([{"name": "CONTROLLERS", "value": "memcached"}, {"name": "LEADER_ELECT", "value": "true"},
+            {"name": "LEADER_ELECT_RESOURCE_NAME", "value": "p"}]);
+        let apart = set(serving("", beside), "env", flags);
+        assert_eq!(of("app", there).rivalry(&apart), Some(None), "another Lease");
     }
 
     #[test]

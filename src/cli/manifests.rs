@@ -77,7 +77,7 @@ fn all(args: &ManifestsArgs) -> String {
     set(MEMCACHED_IMAGE, image("value", &args.memcached_image));
     set(EXPORTER_IMAGE, image("value", &args.memcached_exporter_image));
     set(REPLICAS, Some(format!("replicas: {}", args.replicas)));
-    [&crds.join("---\n"), "---\n", &rest].concat()
+    if args.without_crds { rest } else { [&crds.join("---\n"), "---\n", &rest].concat() }
 }
 
 /// Prints the script that a shell sources to complete the command line.

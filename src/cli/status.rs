@@ -32,39 +32,60 @@ use crate::workload::{
 /// Diagnoses, prints, and returns the exit code.
 pub(crate) async fn run(args: &StatusArgs) -> Result<ExitCode, Error> {
     let named = args.namespace.as_deref();
+    let (kind, name) = match named_object(&args.object) {
+        Ok(object) => object,
+        Err(why) => {
+            eprintln!("workload-operator: {why}");
+            return Ok(ExitCode::from(2));
+        }
+    };
     let (key, facts) = match args.connection.client_and_namespace().await {
         Ok((client, of_context)) => {
-            let key = ObjectKey::new(named.unwrap_or(&of_context), args.name.as_str());
-            let facts = gather(&client, args.kind, &key).await;
+            let key = ObjectKey::new(named.unwrap_or(&of_context), name);
+            let facts = gather(&client, kind, &key).await;
             (key, facts)
         }
-        Err(error) => (ObjectKey::new(named.unwrap_or_default(), args.name.as_str()), Err(error)),
+        Err(error) => (ObjectKey::new(named.unwrap_or_default(), name), Err(error)),
     };
     let facts = facts.map_err(|error| one_line(&error.to_string()));
     let facts = match facts.and_then(|facts| facts.ok_or_else(|| "not found".to_owned())) {
         Ok(facts) => facts,
         Err(why) => {
-            eprintln!("workload-operator: {} {key}: {why}", args.kind.kind().kind);
+            eprintln!("workload-operator: {} {key}: {why}", kind.kind().kind);
             return Ok(ExitCode::from(2));
         }
     };
     let diagnosis = diagnose(&facts);
     let text = match args.output {
-        Output::Text => as_text(args.kind, &key, &facts, &diagnosis),
-        Output::Json => as_json(args.kind, &key, &facts, &diagnosis),
+        Output::Text => as_text(kind, &key, &facts, &diagnosis),
+        Output::Json => as_json(kind, &key, &facts, &diagnosis),
     };
     std::io::stdout().write_all(text.as_bytes()).map_err(Error::Print)?;
     Ok(ExitCode::from(u8::from(!diagnosis.is_fine)))
 }
 
+/// Returns the kind and the name in these arguments.
+fn named_object(arguments: &[String]) -> Result<(KindName, &str), String> {
+    let (kind, name) = match arguments {
+        [kind, name] => (kind.as_str(), name.as_str()),
+        [both] => both
+            .split_once('/')
+            .ok_or_else(|| format!("'{both}' must be KIND NAME or KIND/NAME"))?,
+        _ => return Err("give KIND NAME or KIND/NAME".to_owned()),
+    };
+    // `kubectl get -o name` adds the group.
+    let word = kind.split('.').next().unwrap_or_default().to_lowercase();
+    let kind = <KindName as ValueEnum>::from_str(&word, true)
+        .map_err(|_| format!("'{kind}' is not a kind: use memcached, app or genericdaemon"))?;
+    Ok((kind, name))
+}
+
 /// Whose status.
 #[derive(Debug, Clone, Args)]
 pub struct StatusArgs {
-    /// Kind of the custom resource.
-    pub kind: KindName,
-
-    /// Name of the custom resource.
-    pub name: String,
+    /// The custom resource: KIND NAME, or KIND/NAME as `kubectl get -o name` prints it.
+    #[arg(required = true, num_args = 1..=2, value_names = ["KIND", "NAME"])]
+    pub object: Vec<String>,
 
     /// Namespace of the custom resource. Defaults to the namespace of the context, or of the pod.
     #[arg(short, long, env = "STATUS_NAMESPACE", value_name = "NAME")]
@@ -294,16 +315,32 @@ impl Diagnosis {
         match Reason::named(&self.cause) {
             // Only the operator removes its own finalizer. Without an operator, it remains.
             Some(Reason::Deleting) if self.detail.contains(FINALIZER) => {
-                "The operator removes its finalizer while it runs (workload-operator check). If it is uninstalled: \
-                 kubectl patch memcached NAME -n NAMESPACE --type=merge -p '{\"metadata\":{\"finalizers\":null}}'"
+                "The operator removes its finalizer while it runs (workload-operator check). If it is uninstalled, \
+                 remove this one: kubectl edit memcached NAME -n NAMESPACE (docs/INSTALL.md, Uninstall, has a command \
+                 for all)."
             }
             Some(Reason::Deleting) => "Check its finalizers, and the objects that it owns.",
+            Some(Reason::PodsUnschedulable) => unschedulable(&self.detail),
             Some(reason) => reason.next(),
             // Before any operator has seen it.
             None => {
-                "Run `workload-operator check`: it verifies that the operator runs and watches this namespace."
+                "Run `workload-operator check`: P001 shows whether the operator runs, and the namespaces that it serves."
             }
         }
+    }
+}
+
+/// Returns the remedy for the scheduler's message.
+fn unschedulable(message: &str) -> &'static str {
+    let has = |words: &str| message.contains(words);
+    if has("persistentvolumeclaim") {
+        "Create the PersistentVolumeClaim, or correct its name: `kubectl get pvc`."
+    } else if has("untolerated taint") && !has("Insufficient") {
+        "Remove the taint (`kubectl taint node NODE KEY-`), or tolerate it in `spec.pod.tolerations`."
+    } else if has("node affinity") || has("node selector") || has("topology spread") {
+        "Correct the node selector or the spread constraints, or label nodes: `kubectl get nodes --show-labels`."
+    } else {
+        Reason::PodsUnschedulable.next()
     }
 }
 
@@ -322,18 +359,19 @@ fn intended(object: &Value) -> Option<Diagnosis> {
         let held = strings(&meta["finalizers"]).join(", ");
         return Some(Diagnosis::of(
             Reason::Deleting,
-            format!("it is being deleted; held by {held}"),
+            format!("Deletion is waiting for finalizers: {held}"),
         ));
     }
-    if meta["annotations"][PAUSED] == "true" {
-        let detail = "an annotation pauses it, so the operator writes only its status";
+    if meta["annotations"][PAUSED].as_str().is_some_and(|value| value.eq_ignore_ascii_case("true"))
+    {
+        let detail = "Paused by annotation: the operator updates only the status";
         return Some(Diagnosis::of(Reason::Paused, detail));
     }
     let (seen, newest) =
         (object["status"]["observedGeneration"].as_i64(), meta["generation"].as_i64());
     (seen < newest).then(|| match seen {
-        Some(-1) | None => Diagnosis::new("Pending", "no operator has seen it yet"),
-        Some(_) => Diagnosis::new("Pending", "no operator has seen its latest spec yet"),
+        Some(-1) | None => Diagnosis::new("Pending", "No operator has processed this object yet"),
+        Some(_) => Diagnosis::new("Pending", "No operator has processed the latest spec yet"),
     })
 }
 
@@ -378,7 +416,7 @@ fn of_child(facts: &Facts) -> Option<Diagnosis> {
 /// Returns the operator's condition, for use if nothing closer to the origin is known.
 fn summary(object: &Value) -> Diagnosis {
     let Some(ready) = condition(object, "Ready") else {
-        return Diagnosis::new("Pending", "no operator has seen it yet");
+        return Diagnosis::new("Pending", "No operator has processed this object yet");
     };
     let word = |field: &str| ready[field].as_str().unwrap_or_default();
     let is_fine = word("status") == "True";

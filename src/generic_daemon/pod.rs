@@ -82,11 +82,14 @@ pub(super) fn refusal(paths: &[HostPath], allowed: &[InternedStr]) -> Option<Str
     let is_allowed = |path: &str| allowed.iter().any(|directory| is_below(path, directory));
     let refused = paths.iter().find(|entry| !is_allowed(&entry.path))?;
     let allowed = match allowed {
-        [] => "none".to_owned(),
-        some => some.iter().map(InternedStr::as_str).collect::<Vec<_>>().join(", "),
+        [] => "no path".to_owned(),
+        some => {
+            let names: Vec<&str> = some.iter().map(InternedStr::as_str).collect();
+            format!("only {}", names.join(", "))
+        }
     };
     Some(format!(
-        "hostPaths has {}; --allowed-host-paths of the operator allows {allowed}",
+        "hostPaths contains {}, but the operator's --allowed-host-paths permits {allowed}",
         refused.path
     ))
 }
@@ -153,10 +156,10 @@ mod tests {
         }
         assert_eq!(
             refused("/var/logs", &["/run", "/var/log"]).unwrap(),
-            "hostPaths has /var/logs; --allowed-host-paths of the operator allows /run, /var/log"
+            "hostPaths contains /var/logs, but the operator's --allowed-host-paths permits only /run, /var/log"
         );
         assert!(refused("/var", &["/var/log"]).is_some());
-        assert!(refused("/var", &[]).unwrap().ends_with("allows none"));
+        assert!(refused("/var", &[]).unwrap().ends_with("permits no path"));
     }
 
     #[test]

@@ -23,6 +23,7 @@ use crate::workload::{Amount, Condition, EnvVar, PodSettings, Resources};
     printcolumn(name = "Desired", type_ = "integer", json_path = ".status.desired", description = "Number of nodes that should run the daemon."),
     printcolumn(name = "Installed", type_ = "integer", json_path = ".status.installed", description = "Nodes where the daemon is up to date and ready."),
     printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status", description = "True if the managed resources match the spec and are ready."),
+    printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].reason", priority = 1, description = "Why the object is ready or not."),
     printcolumn(name = "Image", type_ = "string", json_path = ".spec.image", priority = 1, description = "Container image."),
     printcolumn(name = "Label", type_ = "string", json_path = ".spec.label", priority = 1, description = "Label of its nodes; every node if empty."),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
@@ -113,9 +114,9 @@ pub struct HostPath {
     #[schemars(length(max = 1024))]
     // Without '.' and '..', a path below another begins with it.
     #[x_kube(validation = (
-        "self.matches('^(/[^/]+)+$') && !(self + '/').matches('/[.][.]?/')",
-        "`path` must begin with '/', must not end with '/', and must not have parts that are empty, \
-         '.' or '..', for example '/var/log'",
+        "self.matches('^/$|^(/[^/]+)+$') && !(self + '/').matches('/[.][.]?/')",
+        "`path` must begin with '/', must not end with '/' unless it is '/', and must not have parts that \
+         are empty, '.' or '..', for example '/var/log'",
     ))]
     pub path: InternedStr,
     /// Path in the container.

@@ -44,13 +44,15 @@ const REFUSED: Duration = Duration::from_secs(300);
 const LOOK: Duration = Duration::from_secs(1);
 /// Time without a scan after which the turns are derived from the Deployments again: nobody waited, or another
 /// process led.
-const OUTDATED: Duration = Duration::from_secs(60);
+const OUTDATED: Duration = Duration::from_secs(30);
 /// Time after which a turn that a Memcached has not taken passes to the next one.
 const UNCLAIMED: Duration = Duration::from_secs(30);
 /// Kubernetes' default of `progressDeadlineSeconds`.
 const DEADLINE: u64 = 600;
 /// Maximum number of names in a message.
 const NAMED: usize = 3;
+/// Number of waiting Memcacheds that name those with a turn.
+const NEAR: usize = 10;
 
 /// Maximum number of Memcacheds that get new images at a time (`--max-image-rollouts`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -256,10 +258,10 @@ impl Pace {
             return now(wanted);
         }
         let limit = self.limit.of(turns.all);
+        let ahead = turns.waiting.range(..key).count();
+        let again = if ahead < 10 * limit { AGAIN } else { LATER };
         // The names change with each turn, and each change is a status. Those far behind name nobody.
-        let is_near = turns.waiting.range(..key).count() < 10 * limit;
-        let (again, holders) =
-            if is_near { (AGAIN, turns.holders()) } else { (LATER, String::new()) };
+        let holders = if ahead < NEAR { turns.holders() } else { String::new() };
         let most = counted(limit, "Memcached changes", "Memcacheds change");
         let waits = format!("{image} {wait}: at most {most} at a time{holders}");
         Ok(Given { images: kept, waits: Some((waits, again)) })
@@ -501,6 +503,18 @@ fn is_of(deployment: &Deployment, memcached: &Memcached, wanted: &Images) -> boo
         meta.owner.is_none() && are_of_same(&meta.labels, &labels)
     };
     meta.is_controlled_by(memcached.meta.uid) || is_orphan()
+}
+
+/// Returns the images of a stored Deployment, and those of the spec. They apply while an administrator's image is not
+/// configured.
+pub(super) fn stored(spec: &Spec, there: &Deployment) -> Option<Images> {
+    let runs = running(there)?;
+    let own = |image: &InternedStr| Some(image.clone()).filter(|image| !image.is_empty());
+    let exporter = spec.exporter.as_ref();
+    Some(Images {
+        memcached: own(&spec.image).unwrap_or(runs.memcached),
+        exporter: exporter.and_then(|exporter| own(&exporter.image).or(runs.exporter)),
+    })
 }
 
 fn has_administrators_exporter(spec: &Spec) -> bool {

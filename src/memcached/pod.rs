@@ -97,6 +97,8 @@ pub(super) fn pod(spec: &Spec, images: &Images) -> PodSpec {
             seccomp_profile: Some(Seccomp { kind: InternedStr::new("RuntimeDefault") }),
             ..PodSecurity::default()
         }),
+        // Clusters can have nodes of other systems, where the images do not run.
+        node_selector: [("kubernetes.io/os", "linux")].into_iter().collect(),
         // Neither program calls the API server.
         automount_service_account_token: Some(false),
         enable_service_links: Some(false),

@@ -28,6 +28,7 @@ use crate::workload::{BudgetSettings, Condition, PodSettings, Resources};
     printcolumn(name = "Size", type_ = "integer", json_path = ".spec.size", description = "Number of instances."),
     printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status", description = "True if the managed resources match the spec and are ready."),
     printcolumn(name = "Available", type_ = "string", json_path = ".status.conditions[?(@.type==\"Available\")].status", description = "True if the desired number of instances is available."),
+    printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].reason", priority = 1, description = "Why the object is ready or not."),
     printcolumn(name = "Nodes", type_ = "string", json_path = ".status.nodes", priority = 1, description = "Names of the pods."),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     validation = schema::dns_label_name("the Service"),

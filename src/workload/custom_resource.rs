@@ -62,5 +62,5 @@ impl Keep for Switches {
 
 /// Returns whether a user has paused the object.
 pub(crate) fn is_paused(meta: &Meta<Switches>) -> bool {
-    meta.annotations.get(PAUSED).is_some_and(|value| value == "true")
+    meta.annotations.get(PAUSED).is_some_and(|value| value.eq_ignore_ascii_case("true"))
 }

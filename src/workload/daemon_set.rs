@@ -192,7 +192,9 @@ impl Health {
             let trouble = Trouble { reason, message: missing, stalls_at_once: false };
             return context.health_of(trouble, completed);
         }
-        let limit = if lacks_pods { Progress::IDLE_MAX } else { longest_idle(daemon_set) };
+        // During a rolling update, a pod is missing for a moment on each node.
+        let is_missing = lacks_pods && !rolling;
+        let limit = if is_missing { Progress::IDLE_MAX } else { longest_idle(daemon_set) };
         context.incomplete(&missing, completed, limit)
     }
 }

@@ -93,9 +93,18 @@ impl Evidence {
     pub fn of_pods(&self, previous: Option<&str>) -> Option<Trouble> {
         let pods = self.pods.found()?;
         let hangs = |pod: &PodState| pod.hangs(self.at?);
+        // Next to a pod that starts, it is not the cause.
+        let is_cause = || !pods.iter().any(|pod| pod.starting().is_some());
         most_common(pods, PodState::trouble, previous)
-            .or_else(|| most_common(pods, hangs, previous))
+            .or_else(|| most_common(pods, hangs, previous).filter(|_| is_cause()))
             .or_else(|| evicted(pods))
+    }
+
+    /// Returns whether a starting pod has not been ready for a while. True if no pod starts.
+    pub fn has_lasting_pods(&self) -> bool {
+        let (Some(pods), Some(now)) = (self.pods.found(), self.at) else { return true };
+        let mut starting = pods.iter().filter(|pod| pod.starting().is_some()).peekable();
+        starting.peek().is_none() || starting.any(|pod| pod.lasts(now))
     }
 
     /// Returns what a pod lacks that is starting, or was ready and is no longer.

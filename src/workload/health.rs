@@ -70,6 +70,9 @@ pub enum Rollout {
 /// image (`MaxContainerBackOff` in k8s.io/kubernetes, pkg/kubelet).
 pub(crate) const STALLED_AFTER: Duration = Duration::from_secs(300);
 
+/// End of the message of a workload whose pods are ready, but not all for `minReadySeconds`.
+pub(crate) const READY_FIRST: &str = ": new pods must first be ready for minReadySeconds";
+
 /// Inputs to the health of a workload, in addition to its own status.
 #[derive(Debug, Default)]
 pub struct Context<'a> {
@@ -186,7 +189,8 @@ impl Context<'_> {
     /// `limit` to start.
     pub(super) fn incomplete(&self, missing: &str, completed: bool, limit: Duration) -> Health {
         let is_due = match completed {
-            true => self.is_stuck() || self.known().is_some(),
+            // While many pods are replaced one after another, each can be missing for a short time.
+            true => self.is_stuck() && self.evidence.has_lasting_pods() || self.known().is_some(),
             false => self.is_late(limit),
         };
         let of = |reason, message| {
@@ -215,11 +219,11 @@ impl Context<'_> {
         }
     }
 
-    /// Returns `first` or, while the list of pods fails, the previous message if it begins with it.
+    /// Returns `first` or, while the pods are not listed, the previous message if it begins with it.
     fn kept(&self, first: &str) -> String {
         let previous = self.previous.as_ref().map(|previous| &previous.message);
-        let failed = matches!(self.evidence.pods, Answer::Failed);
-        let kept = previous.filter(|message| failed && message.starts_with(first));
+        let unlisted = matches!(self.evidence.pods, Answer::Failed | Answer::NotAsked);
+        let kept = previous.filter(|message| unlisted && message.starts_with(first));
         kept.map_or_else(|| first.to_owned(), String::clone)
     }
 
@@ -252,9 +256,7 @@ impl Context<'_> {
             Some(known) => self.health_of(known, true),
             None => Health {
                 rollout: Rollout::Complete,
-                ..Health::rolling_out(format!(
-                    "{missing}: new pods must first be ready for minReadySeconds"
-                ))
+                ..Health::rolling_out(format!("{missing}{READY_FIRST}"))
             },
         }
     }
@@ -315,16 +317,19 @@ impl Health {
                 Reason::AwaitingDeletion,
                 format!("Waiting for the deletion of the previous {} {}", kind.kind, key.name()),
             ),
-            Problem::NotOwned { owner, name: Name { kind, key } } => of(
-                Level::Stalled,
-                Reason::ErrResourceExists,
-                format!(
-                    "{} {name} already exists and is not controlled by {owner} {name}; delete or rename \
-                     one of them",
-                    kind.kind,
-                    name = key.name()
-                ),
-            ),
+            Problem::NotOwned { owner, controller, name: Name { kind, key } } => {
+                let (kind, name) = (kind.kind, key.name());
+                let message = match controller {
+                    Some(controller) => format!(
+                        "{kind} {name} already exists and is controlled by {controller}; rename {owner} {name}"
+                    ),
+                    None => format!(
+                        "{kind} {name} already exists and is not controlled by {owner} {name}; delete or rename \
+                         one of them"
+                    ),
+                };
+                of(Level::Stalled, Reason::ErrResourceExists, message)
+            }
             Problem::Immutable { name: Name { kind, key }, field } => of(
                 Level::Stalled,
                 Reason::FieldImmutable,
@@ -476,12 +481,12 @@ fn contested(Name { kind, key }: &Name, field: Option<&str>) -> String {
         ),
         Some(field) => format!(
             "Another client keeps changing {field} of {kind} {name}, so the operator restores it only a few times a \
-             minute. kubectl get {plural} {name} -o yaml --show-managed-fields shows the client; if it does not, \
-             the cause is an admission policy or webhook"
+             minute. To find the client, run: kubectl get {plural} {name} -o yaml --show-managed-fields. If it shows \
+             none, the cause is an admission policy or webhook"
         ),
         None => format!(
-            "Another client keeps deleting {kind} {name}, so the operator creates it only a few times a minute. The \
-             audit log of the API server shows the client"
+            "Another client keeps deleting {kind} {name}, so the operator recreates it at most five times a minute. To \
+             find the client, search the API server's audit log"
         ),
     }
 }

@@ -61,6 +61,8 @@ const OWN: [&str; 11] = [
 pub(crate) struct Identity<'a> {
     /// The kind of workload, such as `memcached`.
     pub kind: &'static str,
+    /// The name of the program. Collectors of logs and traces keep programs apart by it.
+    pub program: &'a str,
     /// The label that selects the pods. Its value is the custom resource's name.
     pub label: &'static str,
     /// The custom resource's name.
@@ -94,7 +96,7 @@ impl Identity<'_> {
     fn own(&self) -> Labels {
         let mut labels = vec![
             (InternedStr::new(self.label), instance(self.name)),
-            (InternedStr::new(NAME), InternedStr::new(self.kind)),
+            (InternedStr::new(NAME), instance(self.program)),
             (InternedStr::new(INSTANCE), instance(self.name)),
             (InternedStr::new(PART_OF), InternedStr::new(MANAGER)),
             (InternedStr::new(MANAGED_BY), InternedStr::new(MANAGER)),
@@ -342,7 +344,8 @@ mod tests {
 
     fn identity<'a>(name: &'a str, image: Option<&'a str>) -> Identity<'a> {
         let more = vec![(MEMCACHED_CR, name)];
-        Identity { kind: "memcached", label: MEMCACHED, name, image, more, inherited: &NONE }
+        let (kind, program) = ("memcached", "memcached");
+        Identity { kind, program, label: MEMCACHED, name, image, more, inherited: &NONE }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::health::{Health, Level, Rollout};
+use super::health::{Health, Level, READY_FIRST, Rollout};
 use crate::object::Uid;
 use crate::workload::condition::{Status, Time, Type};
 use crate::workload::custom_resource::Custom;
@@ -24,7 +24,9 @@ pub fn completed<V: Custom>(object: &V) -> bool {
     // An App's Progressing is its Deployment's, which does not change with the size.
     let after = || {
         let reasons = [Reason::Paused.as_str(), Reason::ReplicasUnavailable.as_str()];
-        let is_later = of(Type::Ready).is_some_and(|ready| reasons.contains(&&*ready.reason));
+        let is_later = of(Type::Ready).is_some_and(|ready| {
+            reasons.contains(&&*ready.reason) || ready.message.ends_with(READY_FIRST)
+        });
         is_later || is_true(Type::Degraded) && of(Type::Reconciling).is_none()
     };
     is_true(Type::Ready)

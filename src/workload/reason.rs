@@ -59,20 +59,20 @@ words! {
         Resizing: "The Deployment could not be resized. The message names the cause."
             => "Follow the message.",
         ReplicaFailure: "Kubernetes cannot create the pods. The message names the cause."
-            => "Follow the message. Common causes are a quota and a missing ServiceAccount.",
+            => "Follow the message. Common causes are a quota, Pod Security, a missing ServiceAccount and a PriorityClass that does not exist.",
         ProgressDeadlineExceeded: "A rollout made no progress within its deadline: the Deployment's, or the same time for a DaemonSet. For pods that do not exist and a controller that does not act, the time is 30 seconds."
             => "Inspect the pods: `kubectl describe pod -l cache.example.com/memcached=NAME`, or for an App `-l app.example.com/v1=NAME`. If there are none, describe the Deployment or DaemonSet, and check that kube-controller-manager runs.",
         ReplicasUnavailable: "Pods that were ready are not ready now, and no pod shows the cause. After 30 seconds, this is a problem."
             => "Wait. If the reason persists, run `kubectl get pods` and `kubectl describe pod`.",
         CrashLoopBackOff: "A container crashes repeatedly. The message names its pod."
-            => "Run `kubectl logs POD --previous` to see the last output.",
+            => "Run `kubectl logs POD --previous` to see the last output. After OOMKilled, raise the memory limit.",
         ImagePullFailed: "An image cannot be pulled. The message names the image and a pod."
             => "Correct the image's name, or give the nodes access to the registry. `kubectl describe pod POD` shows the error.",
         ContainerFailed: "A container cannot start. The message names the cause and the pod."
             => "Follow the message. Common causes are an image that runs as root, and a ConfigMap or Secret in `envs` that does not exist.",
         PodsUnschedulable: "The scheduler finds no node for a pod. The message is the scheduler's."
-            => "Add capacity, or lower the requests of the pods.",
-        ContainersNotReady: "A container of a pod, such as a sidecar, runs but is not ready, or a pod waits for its volumes or network. The message names it."
+            => "Follow the message: add capacity or lower the requests of the pods, remove or tolerate a taint, correct the node selector, or create the claim.",
+        ContainersNotReady: "A pod has not become ready within the deadline of its rollout, or is no longer ready: a container is not ready, its image is being pulled, or its volumes or network are not set up. The message names it."
             => "`kubectl describe pod POD` shows the readiness probe and missing volumes. `kubectl logs POD -c CONTAINER` shows the output of the container.",
         NodeNotReady: "A node that runs a pod, or that should run the daemon, is not ready or does not report. The message names the node."
             => "Run `kubectl describe node NODE`. Kubernetes replaces the pods of a Deployment after a few minutes.",
@@ -85,7 +85,7 @@ words! {
         RolloutPaused: "Rollouts of the Deployment are paused, and a change is waiting."
             => "Run `kubectl rollout resume deployment/NAME`.",
         ErrResourceExists: "An object that the operator does not manage has the name of a managed resource. The operator does not change it."
-            => "Delete that object, or rename this one. The operator then continues automatically.",
+            => "Rename this object. If the other object is not needed, delete it instead. The operator then continues automatically.",
         Contested: "Another client repeatedly reverts the operator's changes to a managed resource."
             => "Find the client with `kubectl get -o yaml --show-managed-fields`, and stop one of the two. If no other manager is listed, an admission policy or webhook reverts the changes.",
         AwaitingDeletion: "A previous managed resource with this name is still being deleted."
@@ -93,7 +93,7 @@ words! {
         FieldImmutable: "A managed resource differs in an immutable field."
             => "Delete the managed resource. The operator creates it again.",
         ImageMissing: "The image of memcached or of its exporter is not configured."
-            => "Set MEMCACHED_IMAGE or MEMCACHED_EXPORTER_IMAGE in the operator's Deployment, as the message says.",
+            => "Set `spec.image` or `spec.exporter.image`, or MEMCACHED_IMAGE or MEMCACHED_EXPORTER_IMAGE in the operator's Deployment, as the message says.",
         HostPathNotAllowed: "The administrator has not allowed a path in `hostPaths`. The operator does not change the DaemonSet."
             => "Choose another path, or allow it with the operator's flag --allowed-host-paths (ALLOWED_HOST_PATHS).",
         QuotaExceeded: "A ResourceQuota rejects the write."
@@ -106,7 +106,7 @@ words! {
             => "The operator retries automatically. If the reason persists, check the API server and its webhooks, and kube-controller-manager if the status of a quota is unknown.",
         Paused: "The annotation workload-operator.example.com/paused is 'true', so the operator writes only the status."
             => "Remove the annotation to continue.",
-        Finalizing: "The object is being deleted."
+        Finalizing: "The operator is running its cleanup before the deletion."
             => "Nothing.",
         Deleting: "The object is being deleted."
             => "Nothing.",

@@ -30,9 +30,17 @@ pub(crate) struct Reconciliation<'a, V, S: ChildSpec> {
     /// True if this reconcile has applied the workload.
     is_applied: bool,
     failure: Option<String>,
+    /// True if an object of another owner has the name of the workload.
+    is_taken: bool,
+    /// True if a write was refused that the status does not report yet.
+    is_early: bool,
     problems: Vec<Problem>,
     next: Action,
 }
+
+/// Number of attempts after which the status reports a refused write. A single refusal often passes within a moment,
+/// such as that of a webhook that restarts.
+const REPORTED_AFTER: u32 = 3;
 
 /// Findings of a reconcile, from which the status follows.
 #[derive(Debug)]
@@ -61,6 +69,8 @@ impl<'a, V: Custom, S: Workload> Reconciliation<'a, V, S> {
             is_as_desired: false,
             is_applied: false,
             failure: None,
+            is_taken: false,
+            is_early: false,
             problems: Vec::new(),
             next: Action::Done,
         })
@@ -95,6 +105,7 @@ impl<'a, V: Custom, S: Workload> Reconciliation<'a, V, S> {
             }
             Err(problem) => {
                 self.failure = failure(&problem);
+                self.is_taken = matches!(problem, Problem::NotOwned { .. });
                 self.collect(problem)?;
                 self.workload = controlled(self.cx)?;
                 Ok(None)
@@ -102,7 +113,8 @@ impl<'a, V: Custom, S: Workload> Reconciliation<'a, V, S> {
         }
     }
 
-    /// Applies another object, or deletes the stored one if `desired` is `None`.
+    /// Applies another object, or deletes the stored one if `desired` is `None`. While the name of the workload is taken,
+    /// nothing is created that could only lead to foreign pods, or to none.
     ///
     /// # Errors
     /// Conflicts and outages.
@@ -111,6 +123,7 @@ impl<'a, V: Custom, S: Workload> Reconciliation<'a, V, S> {
         desired: Option<&Desired<T>>,
     ) -> Result<(), Problem> {
         let applied = match desired {
+            Some(_) if self.is_taken => Ok(()),
             Some(desired) => desired.ensure(self.cx).await.map(drop),
             None => self.cx.prune::<Child<T>>(|_| false).await,
         };
@@ -127,9 +140,9 @@ impl<'a, V: Custom, S: Workload> Reconciliation<'a, V, S> {
         Ok(())
     }
 
-    /// Returns whether the API server refused a write of this reconcile.
-    pub(crate) fn is_refused(&self) -> bool {
-        self.problems.iter().any(|problem| problem.api_error().is_some())
+    /// Returns the stored workload, if the custom resource controls one.
+    pub(crate) fn workload(&self) -> Option<&Child<S>> {
+        self.workload.as_deref()
     }
 
     /// Sets the reason why no workload is applied.
@@ -200,6 +213,9 @@ impl<'a, V: Custom, S: Workload> Reconciliation<'a, V, S> {
         status: &(impl Serialize + Sync),
         health: &Health,
     ) -> Result<Action, Problem> {
+        if self.is_early {
+            return Ok(earlier(self.next, outcome(self.problems)?));
+        }
         let reported = report(self.cx, status, health).await?;
         Ok(earlier(earlier(reported, self.next), outcome(self.problems)?))
     }
@@ -212,6 +228,10 @@ impl<'a, V: Custom, S: Workload> Reconciliation<'a, V, S> {
         if !is_reported(&problem) {
             return Err(problem);
         }
+        let is_refusal =
+            |error: &client::Error| error.code().is_some() && error.retry_after().is_none();
+        let is_early = self.cx.failures() < REPORTED_AFTER - 1;
+        self.is_early |= is_early && problem.api_error().is_some_and(is_refusal);
         self.problems.push(problem);
         Ok(())
     }
@@ -332,7 +352,7 @@ mod tests {
     #[test]
     fn the_more_urgent_of_two_problems_is_returned() {
         let api = |code| Problem::from(client::Error::api(code, "", "no"));
-        let taken = || Problem::NotOwned { owner: "App".to_owned(), name: name() };
+        let taken = || Problem::NotOwned { owner: "App".into(), controller: None, name: name() };
         let wait = Duration::from_secs(7);
         let contested = || Problem::Contested { name: name(), field: None, wait };
         for (problems, expected) in [

@@ -56,7 +56,8 @@ pub struct ServicePort {
         "`name` must consist of lower-case letters, digits and '-', and begin and end with a letter or digit",
     ))]
     pub name: InternedStr,
-    /// Port of the container: a number, or a name. A name stands for the number of `port`. Defaults to `port`.
+    /// Port of the container: a number, or a name. A name stands for the number of `port`, so for `port: 80` and a
+    /// program that listens on 8080, write `targetPort: 8080`. Defaults to `port`.
     #[serde(default, deserialize_with = "target_port", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::target_port")]
     pub target_port: Option<TargetPort>,
@@ -105,22 +106,16 @@ impl ChildSpec for ServiceSpec {
         let none_is_left = going.len() == stored.spec.ports.len();
         let cleared = going.into_iter().map(|(at, port)| {
             match self.ports.first().filter(|_| none_is_left && at == 0) {
+                // The API server decides by the name which node port to keep. Without the target port, it would lead
+                // elsewhere until the apply.
                 Some(wanted) => {
-                    json!({ "op": "replace", "path": path(at), "value": wanted.in_place_of(port) })
+                    let value = ServicePort { name: port.name.clone(), ..wanted.clone() };
+                    json!({ "op": "replace", "path": path(at), "value": value })
                 }
                 None => json!({ "op": "remove", "path": path(at) }),
             }
         });
         cleared.collect()
-    }
-}
-
-impl ServicePort {
-    /// Returns the key of this port with the name of `other`, by which the API server decides which node port
-    /// to keep. The apply sets all other fields, so that it can remove them later.
-    fn in_place_of(&self, other: &ServicePort) -> ServicePort {
-        let (protocol, name) = (self.protocol.clone(), other.name.clone());
-        ServicePort { port: self.port, protocol, name, ..ServicePort::default() }
     }
 }
 
@@ -160,9 +155,10 @@ pub type PodDisruptionBudget = Child<BudgetSpec>;
 #[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BudgetSettings {
-    /// Number (at least 1) or percentage of pods that can be unavailable.
+    /// Number (at least 1) or percentage of pods that can be unavailable. Without it, there is no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::amount_of_a_budget")]
-    pub max_unavailable: Amount,
+    pub max_unavailable: Option<Amount>,
 }
 
 /// The part of a PodDisruptionBudget that the operator sets.
@@ -197,10 +193,12 @@ impl ChildSpec for BudgetSpec {
 }
 
 impl BudgetSettings {
-    /// Returns the budget of the pods that `selector` selects.
-    pub(crate) fn desired(&self, selector: Selector) -> BudgetSpec {
-        let max_unavailable = Some(self.max_unavailable.clone());
+    /// Returns the budget of the pods that `selector` selects, if there is a limit.
+    pub(crate) fn desired(&self, selector: Selector) -> Option<BudgetSpec> {
+        let max_unavailable = self.max_unavailable.clone().filter(|amount| !amount.is_zero());
+        max_unavailable.as_ref()?;
         let unhealthy_pod_eviction_policy = InternedStr::new("AlwaysAllow");
-        BudgetSpec { selector, max_unavailable, unhealthy_pod_eviction_policy, min_available: None }
+        let min_available = None;
+        Some(BudgetSpec { selector, max_unavailable, unhealthy_pod_eviction_policy, min_available })
     }
 }

@@ -1,8 +1,10 @@
 //! Manual changes of an owned object that block the operator's apply, which leaves the fields of other
 //! managers. The object is restored nevertheless.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::audit::{Entry, logged, writes_to};
@@ -314,6 +316,12 @@ async fn a_refused_service_update_leaves_the_service_working() {
     let spec = json!({"image": "shop:1", "replicas": 0, "ports": ports});
     world.create(APP, json!({"metadata": {"name": "shop"}, "spec": spec})).await.unwrap();
     world.until(APP, "shop", is_ready).await;
+    // In no version of the Service does a port lead elsewhere, not even while it is repaired.
+    let seen = Arc::<Mutex<Vec<Value>>>::default();
+    let looking = seen.clone();
+    let watch = tokio::spawn(world.for_each_change(SERVICE, move |service| {
+        looking.lock().push(service["spec"]["ports"].clone());
+    }));
     let refused = async |port: u16| {
         let before = world.get(SERVICE, "shop").await.unwrap();
         edit(json!([{"port": port, "targetPort": 80, "nodePort": 80}])).await;
@@ -332,6 +340,32 @@ async fn a_refused_service_update_leaves_the_service_working() {
     edit(json!([{"port": 9191, "targetPort": 80}])).await;
     world.until(SERVICE, "shop", has_port(9191)).await;
     world.until(APP, "shop", is_ready).await;
+    watch.abort();
+    let seen = seen.lock();
+    let all: Vec<&Value> = seen.iter().flat_map(|ports| ports.as_array().unwrap()).collect();
+    assert!(all.iter().any(|port| port["port"] == 9191), "{all:?}");
+    assert!(all.iter().all(|port| port["targetPort"] == 80), "{all:?}");
+}
+
+/// Fields that the API sets as a whole, with their map or list item.
+#[tokio::test(flavor = "multi_thread")]
+async fn additions_to_a_value_that_is_set_as_a_whole_are_reverted() {
+    let (world, _operator) = World::with_operator_at("as-a-whole", "baseline").await;
+    let key = json!({"name": "settings", "key": "level"});
+    let spec = json!({"image": "shop:1", "replicas": 0,
+        "envs": [{"name": "LEVEL", "valueFrom": {"configMapKeyRef": key}}],
+        "pod": {"tolerations": [{"key": "dedicated", "operator": "Exists"}]}});
+    world.create(APP, json!({"metadata": {"name": "shop"}, "spec": spec})).await.unwrap();
+    world.until(APP, "shop", is_ready).await;
+    for (path, value) in [
+        (format!("{CONTAINER}/env/0/valueFrom/configMapKeyRef/optional"), json!(true)),
+        ("/spec/template/spec/tolerations/0/effect".to_owned(), json!("NoSchedule")),
+    ] {
+        let added = json!([add(path.clone(), value)]).to_string();
+        world.kubectl(&["patch", "deployments/shop", "--type=json", "-p", &added]).unwrap();
+        world.until(DEPLOYMENT, "shop", |it| it.pointer(&path).is_none()).await;
+        world.until(APP, "shop", is_ready).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

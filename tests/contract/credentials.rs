@@ -105,7 +105,7 @@ async fn a_slow_credential_plugin_runs_once_and_is_reported() {
     assert_eq!(plugin.runs(), 1);
     works(&world, "cart").await;
     let log = operator.lines();
-    assert!(!log.iter().any(|line| line.contains("API server did not answer")), "{log:#?}");
+    assert!(!log.iter().any(|line| line.contains("API server did not respond")), "{log:#?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

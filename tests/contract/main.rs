@@ -44,7 +44,6 @@ mod foo;
 // Promises of the running operator.
 mod versions;
 mod running;
-mod idle;
 mod health;
 mod monitoring;
 mod metrics_over_tls;

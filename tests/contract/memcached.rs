@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::control_plane::ControlPlane;
 use crate::world::{
-    APP, BUDGET, DEPLOYMENT, MEMCACHED, POD, QUOTA, SERVICE, World, condition_message, conditions,
-    has_condition, is_ready, memcached,
+    APP, BUDGET, DEPLOYMENT, MAX_WAIT, MEMCACHED, POD, QUOTA, SERVICE, World, condition_message,
+    conditions, has_condition, is_ready, memcached,
 };
 
 fn is_available(object: &Value) -> bool {
@@ -124,7 +125,9 @@ async fn a_quota_whose_usage_is_not_counted_yet_stalls_nothing() {
     let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [container]}});
     let spec = json!({"selector": {"matchLabels": {"a": "b"}}, "template": template});
     let probe = json!({"metadata": {"name": "probe"}, "spec": spec});
+    let deadline = Instant::now() + MAX_WAIT;
     while world.dry_run(DEPLOYMENT, probe.clone()).await.is_ok() {
+        assert!(Instant::now() < deadline, "admission does not see the quota");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let _operator = world.start_operator().await;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-use crate::idle::setting;
+use crate::limits::setting;
 use crate::operator_process::OperatorProcess;
 use crate::world::{APP, DEPLOYMENT, MEMCACHED_IMAGE, World, is_ready};
 

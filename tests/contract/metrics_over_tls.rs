@@ -156,7 +156,7 @@ async fn only_clients_that_the_api_server_authorizes_can_read_secure_metrics() {
     let files = [("METRICS_CERTIFICATE", CERTIFICATE), ("METRICS_KEY", KEY)];
     let (operator, address) = start(&world, &files).await;
     assert_eq!(scrape(&address, Some(&reader)).await.0, 503);
-    let line = operator.logged("Cannot ask who may read metrics").await;
+    let line = operator.logged("Cannot authorize metrics requests").await;
     assert!(line.contains("grant its account to create tokenreviews"), "{line}");
 
     bind(&world, AUTH, "workload-operator");

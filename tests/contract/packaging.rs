@@ -255,13 +255,24 @@ async fn the_namespaced_overlay_grants_permissions_only_in_its_namespace() {
     assert_eq!(bound, 0, "nothing is bound in the whole cluster");
 }
 
+/// Returns a copy of artifacts, and an empty folder in it for an overlay. The source tree can be read-only, and other tests
+/// read it.
+fn overlay_in_a_copy() -> (tempfile::TempDir, std::path::PathBuf) {
+    let copy = tempfile::tempdir().unwrap();
+    let copied = Command::new("cp").arg("-RL").arg("artifacts").arg(copy.path()).status().unwrap();
+    assert!(copied.success());
+    let folder = copy.path().join("artifacts/overlay-of-a-test");
+    std::fs::create_dir(&folder).unwrap();
+    (copy, folder)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_component_raises_the_size_of_memcacheds() {
     let plane = tokio::task::spawn_blocking(ControlPlane::shared).await.unwrap();
-    let folder = tempfile::tempdir_in("artifacts").unwrap();
+    let (_copy, folder) = overlay_in_a_copy();
     let overlay = "resources: [../crds]\ncomponents: [../components/memcached-size]\n";
-    std::fs::write(folder.path().join("kustomization.yaml"), overlay).unwrap();
-    let built = objects(&plane.kubectl(&["kustomize", folder.path().to_str().unwrap()]));
+    std::fs::write(folder.join("kustomization.yaml"), overlay).unwrap();
+    let built = objects(&plane.kubectl(&["kustomize", folder.to_str().unwrap()]));
     let crd =
         built.iter().find(|o| o["metadata"]["name"] == "memcacheds.cache.example.com").unwrap();
     let spec = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
@@ -315,10 +326,10 @@ async fn the_documented_patch_restricts_egress_to_the_api_server() {
     let page = include_str!("../../docs/REQUIREMENTS.md");
     let (_, from) = page.split_once("```yaml\npatches:").expect("REQUIREMENTS.md has the patch");
     let (patch, _) = from.split_once("```").unwrap();
-    let folder = tempfile::tempdir_in("artifacts").unwrap();
+    let (_copy, folder) = overlay_in_a_copy();
     let overlay = format!("resources: [../default]\npatches:{patch}");
-    std::fs::write(folder.path().join("kustomization.yaml"), overlay).unwrap();
-    let built = objects(&plane.kubectl(&["kustomize", folder.path().to_str().unwrap()]));
+    std::fs::write(folder.join("kustomization.yaml"), overlay).unwrap();
+    let built = objects(&plane.kubectl(&["kustomize", folder.to_str().unwrap()]));
     let policy = built.iter().find(|object| object["kind"] == "NetworkPolicy").unwrap();
     let port = |number: u16| json!([{"port": number, "protocol": "TCP"}]);
     let egress = policy["spec"]["egress"].as_array().unwrap();

@@ -16,6 +16,7 @@ mod world;
 mod samples;
 
 mod edits;
+mod idle;
 mod children;
 mod degraded;
 mod diagnostics;

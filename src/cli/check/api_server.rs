@@ -105,6 +105,11 @@ fn installed(pairs: &[(&Value, Option<&Value>)]) -> Finding {
     for (ours, there) in pairs {
         match there {
             None => wrong.push(format!("{} is missing", plural(ours))),
+            Some(crd) if crd["metadata"]["deletionTimestamp"].is_string() => wrong.push(format!(
+                "{} is being deleted with all of its objects, and waits for their finalizers \
+                 (docs/INSTALL.md, Uninstall)",
+                plural(ours)
+            )),
             Some(crd) if !established(crd) => {
                 wrong.push(format!("{} is not established", plural(ours)));
             }
@@ -264,7 +269,7 @@ pub(super) async fn dry_run_findings(target: &Target<'_>) -> Vec<Finding> {
         let right = Right { group: kind.group, resource: kind.plural, verbs: &["create"] };
         // Objects that the account cannot create show nothing about validity. Neither does a missing kind,
         // which C001 reports.
-        match may(client, namespace, &right, "create").await {
+        match may(client, namespace, &right, "create", NAME).await {
             Ok(true) => {}
             Ok(false) => continue,
             Err(error) => return vec![D001.unasked(&error), D002.unasked(&error)],

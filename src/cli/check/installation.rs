@@ -1,16 +1,14 @@
 //! The installation: P, the operator; M, its metrics; D003 and D004, its policies; G, GenericDaemons.
 
 use jiff::Timestamp;
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::Target;
-use super::{Check, D003, D004, Finding, G001, M001, P001, P002, P003, P004};
+use super::{Check, D003, D004, Finding, M001, P001, P002, P003, P004};
 use crate::cli::args::BindAddress;
 use crate::cli::installation::{Found, Installation, NAME, Setting};
 use crate::client::{Client, Error, Scope};
-use crate::generic_daemon::{self, GenericDaemon};
-use crate::object::{Kind, ObjectKey, Resource};
+use crate::object::{Kind, ObjectKey};
 
 const NAMESPACE: Kind = Kind::cluster_scoped("", "v1", "Namespace", "namespaces");
 pub(super) const POD: Kind = Kind::namespaced("", "v1", "Pod", "pods");
@@ -36,6 +34,10 @@ pub(super) async fn operator_findings(target: &Target<'_>) -> Vec<Finding> {
                 let service = metrics(client, installed, namespace, ready).await;
                 metrics_of_pods = service.unwrap_or_else(|error| M001.unasked(&error));
                 pods = judge_pods(&installed.0, &found);
+                if let Some(served) = &target.namespaces {
+                    let all = if served.is_empty() { "all namespaces" } else { "" };
+                    pods.detail += &format!("; serves {all}{}", served.join(", "));
+                }
                 own_pods = Some(found);
             }
         }
@@ -53,9 +55,7 @@ async fn rivals(target: &Target<'_>) -> Finding {
     match rivals {
         Ok(None) => P004.skip("a Deployment does not show its namespaces or controllers"),
         Ok(Some(rivals)) if rivals.is_empty() => P004.ok(""),
-        Ok(Some(rivals)) => {
-            P004.fail(rivals.iter().map(Installation::place).collect::<Vec<_>>().join(", "))
-        }
+        Ok(Some(rivals)) => P004.fail(rivals.join(", ")),
         Err(error) => P004.unasked(&error),
     }
 }
@@ -65,7 +65,12 @@ async fn lease(target: &Target<'_>, pods: Option<&[Value]>) -> Finding {
         return P002
             .skip("the Deployment does not show its namespace; set --leader-elect-namespace");
     };
-    let lease = match target.client.read(&LEASE, &ObjectKey::new(namespace, NAME)).await {
+    let name = match target.installation().map(Installation::lease_name) {
+        Some(None) => return P002.skip("the Deployment does not show the name of its Lease"),
+        Some(Some(name)) => name,
+        None => NAME.to_owned(),
+    };
+    let lease = match target.client.read(&LEASE, &ObjectKey::new(namespace, name)).await {
         Ok(_)
             if target.found.is_ok() && !target.installation().is_some_and(Installation::elects) =>
         {
@@ -279,28 +284,18 @@ fn judge_metrics(ready: usize, slices: &[Value]) -> Finding {
     }
 }
 
-/// Maximum number of objects that are named; the others are only counted.
-const NAMED: usize = 3;
-
 const POLICY: Kind = admission("ValidatingAdmissionPolicy", "validatingadmissionpolicies");
 const BINDING: Kind =
     admission("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings");
-const NODE: Kind = Kind::cluster_scoped("", "v1", "Node", "nodes");
 
 const fn admission(kind: &'static str, plural: &'static str) -> Kind {
     let group = "admissionregistration.k8s.io";
     Kind::cluster_scoped(group, "v1", kind, plural)
 }
 
-pub(super) async fn daemon_findings(target: &Target<'_>) -> Vec<Finding> {
-    let mut findings = Vec::from(policies(target).await);
-    findings.push(matched(target).await.unwrap_or_else(|error| G001.unasked(&error)));
-    findings
-}
-
 /// Judges the policies, whose names begin with that of the installation. A policy without effect is a
 /// failure.
-async fn policies(target: &Target<'_>) -> [Finding; 2] {
+pub(super) async fn policies(target: &Target<'_>) -> [Finding; 2] {
     let named = target.args.installation.operator_name.as_deref().unwrap_or(NAME);
     let (prefix, account) = match &target.found {
         Ok(Found::One(installed)) => (installed.name(), Some(installed.account())),
@@ -390,64 +385,6 @@ fn names(policy: &Value, account: &str) -> bool {
 fn denies(binding: &Value) -> bool {
     let actions = binding["spec"]["validationActions"].as_array();
     actions.into_iter().flatten().any(|action| action == "Deny")
-}
-
-async fn matched(target: &Target<'_>) -> Result<Finding, Error> {
-    let (client, everywhere) = (target.client, [None]);
-    let served = target.namespaces.iter().flatten();
-    let some: Vec<_> = served.map(|name| Some(name.as_str().into())).collect();
-    let mut daemons = Vec::new();
-    for namespace in if some.is_empty() { &everywhere[..] } else { &some[..] } {
-        let scope = Scope { namespace: namespace.clone(), ..Scope::default() };
-        match client.read_all(&GenericDaemon::kind(), &scope).await {
-            Ok(found) => daemons.extend(found),
-            // Another check reports it.
-            Err(error) if error.is_not_found() => return Ok(G001.skip("there is no such kind")),
-            Err(error) => return Err(error),
-        }
-    }
-    let mut labels: Vec<String> = daemons.iter().map(label).collect();
-    labels.sort_unstable();
-    labels.dedup();
-    let mut nowhere = Vec::new();
-    for label in labels {
-        let selector = Some(label.clone()).filter(|label| !label.is_empty());
-        let scope = Scope { labels: selector, ..Scope::default() };
-        if client.read_all(&NODE, &scope).await?.is_empty() {
-            nowhere.push(label);
-        }
-    }
-    Ok(judge_labels(&daemons, &nowhere))
-}
-
-fn judge_labels(daemons: &[Value], nowhere: &[String]) -> Finding {
-    let lost: Vec<&Value> = daemons.iter().filter(|one| nowhere.contains(&label(one))).collect();
-    if lost.is_empty() {
-        return G001.ok(daemons.len().to_string());
-    }
-    let name = |daemon: &&&Value| {
-        let meta = &daemon["metadata"];
-        let word = |field: &str| meta[field].as_str().unwrap_or_default();
-        format!("{}/{} ({})", word("namespace"), word("name"), label(daemon))
-    };
-    let names: Vec<String> = lost.iter().take(NAMED).map(|one| name(&one)).collect();
-    let more = if lost.len() > NAMED { ", …" } else { "" };
-    let (count, all) = (lost.len(), daemons.len());
-    let finding = G001.warn(format!("{count} of {all} match no node: {}{more}", names.join(", ")));
-    let labels = label(lost[0]);
-    // A key alone selects any value, and kubectl sets an empty one.
-    let pairs = labels.split(',').filter(|pair| !pair.is_empty());
-    let pairs =
-        pairs.map(|pair| if pair.contains('=') { pair.to_owned() } else { format!("{pair}=") });
-    let pairs: Vec<String> = pairs.collect();
-    let pairs = if pairs.is_empty() { "KEY=VALUE".to_owned() } else { pairs.join(" ") };
-    finding.with_hint(G001.hint.replace("KEY=VALUE", &pairs))
-}
-
-/// Returns the labels of its nodes, separated by commas. An empty string means every node.
-fn label(daemon: &Value) -> String {
-    let spec = generic_daemon::Spec::deserialize(&daemon["spec"]).ok();
-    spec.and_then(|spec| spec.node_labels()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -553,22 +490,5 @@ mod tests {
         assert_eq!(outcome(1, &[slice("other", &[yes])]), Outcome::Fail);
         assert_eq!(outcome(1, &[json!({"ports": null, "endpoints": null})]), Outcome::Fail);
         assert_eq!(outcome(0, &[]), Outcome::Skip);
-    }
-
-    #[test]
-    fn daemons_without_nodes_are_counted_and_a_few_are_named() {
-        let daemon = |name: &str, label: &str| {
-            json!({"metadata": {"namespace": "ns", "name": name},
-            "spec": {"image": "a", "label": label}})
-        };
-        let mut all = vec![daemon("fine", "logs"), daemon("lost", "nowhere=1")];
-        assert_eq!(
-            judge_labels(&all, &["nowhere=1".to_owned()]).detail,
-            "1 of 2 match no node: ns/lost (nowhere=1)"
-        );
-        all.extend(["b", "c", "d"].map(|name| daemon(name, "nowhere=1")));
-        let told = judge_labels(&all, &["nowhere=1".to_owned()]).detail;
-        assert!(told.starts_with("4 of 5") && told.ends_with("ns/c (nowhere=1), …"), "{told}");
-        assert_eq!(judge_labels(&all, &[]).detail, "5");
     }
 }

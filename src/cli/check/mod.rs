@@ -126,7 +126,7 @@ async fn all(client: &Client, args: &CheckArgs) -> (Vec<Finding>, ExitCode) {
     findings.extend(rights::findings(&target).await);
     findings.extend(api_server::dry_run_findings(&target).await);
     findings.extend(installation::operator_findings(&target).await);
-    findings.extend(installation::daemon_findings(&target).await);
+    findings.extend(installation::policies(&target).await);
     let update = target.installation().map(Installation::update);
     for finding in &mut findings {
         let hint = finding.hint.replace(UPDATE, update.as_deref().unwrap_or(INSTALL));
@@ -145,6 +145,7 @@ pub struct CheckArgs {
 
     /// Namespaces that the operator watches. Defaults to those in its Deployment, else to all namespaces.
     #[arg(
+        short = 'n',
         long = "watch-namespace",
         visible_alias = "namespace",
         env = "WATCH_NAMESPACE",
@@ -279,15 +280,12 @@ checks! {
     P003: "operator's namespace enforces Pod Security restricted",
         "`kubectl label namespace NAMESPACE pod-security.kubernetes.io/enforce=restricted`",
         "pods with more privileges than the operator needs can be created there";
-    P004: "no other installation serves the same namespaces",
-        "let each serve other namespaces (`--watch-namespace`), or remove one",
-        "both write the same objects, and each undoes what the other writes";
+    P004: "no other installation serves the same namespaces or shares the Lease",
+        "let each serve other namespaces (`--watch-namespace`) with a Lease of its own (`--leader-elect-resource-name`), or remove one",
+        "both write the same objects and undo each other's writes; of two that share a Lease, one does nothing";
     M001: "metrics Service selects the operator's pods",
         "UPDATE; the Service's selector and port must match the pods",
         "the operator's metrics are not scraped, and no alert about it fires";
-    G001: "every GenericDaemon's label is on some node",
-        "label a node (`kubectl label node NODE KEY=VALUE`), or correct `spec.label`",
-        "it runs on no node, which may not be intended";
 }
 
 impl Check {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::installation::{asks_for_scrapers, lease_namespace};
 use super::{Finding, R001, R002, R003, Target};
-use crate::cli::installation::Found;
+use crate::cli::installation::{Found, Installation, NAME};
 use crate::client::{Client, Error};
 use crate::object::Kind;
 
@@ -147,10 +147,12 @@ async fn needed(target: &Target<'_>, namespaces: &[String]) -> Finding {
     if namespaces.is_empty() {
         questions.extend([(EVERYWHERE, RIGHTS), (EVERYWHERE, CLUSTER_RIGHTS)]);
     }
+    let name = target.installation().and_then(Installation::lease_name);
+    let lease = name.unwrap_or_else(|| NAME.to_owned());
     let of_lease = lease_namespace(target);
     questions.extend(of_lease.as_deref().map(|namespace| (namespace, LEASE_RIGHTS)));
     for (namespace, rights) in questions {
-        for (what, answer) in ask(target.client, namespace, rights).await {
+        for (what, answer) in ask(target.client, namespace, rights, &lease).await {
             asked += 1;
             match answer {
                 Ok(true) => {}
@@ -199,7 +201,7 @@ async fn metrics(target: &Target<'_>) -> Finding {
         None => return R003.skip("the Deployment does not show how /metrics is served"),
     }
     let mut missing = Vec::new();
-    for (what, answer) in ask(target.client, EVERYWHERE, METRICS_RIGHTS).await {
+    for (what, answer) in ask(target.client, EVERYWHERE, METRICS_RIGHTS, NAME).await {
         match answer {
             Ok(true) => {}
             Ok(false) => missing.push(what),
@@ -242,7 +244,7 @@ async fn held(
 ) -> Result<Vec<String>, Error> {
     let mut found = Vec::new();
     for namespace in namespaces.into_iter().collect::<BTreeSet<_>>() {
-        for (what, answer) in ask(client, namespace, rights).await {
+        for (what, answer) in ask(client, namespace, rights, NAME).await {
             if answer? {
                 found.push(what);
             }
@@ -267,30 +269,33 @@ impl Right {
 }
 
 async fn administrator(client: &Client) -> Result<bool, Error> {
-    may(client, "", &right("*", "*", &["*"]), "*").await
+    may(client, "", &right("*", "*", &["*"]), "*", NAME).await
 }
 
 async fn ask(
     client: &Client,
     namespace: &str,
     rights: &[Right],
+    lease: &str,
 ) -> Vec<(String, Result<bool, Error>)> {
     let questions =
         rights.iter().flat_map(|right| right.verbs.iter().map(move |verb| (right, verb)));
     join_all(questions.map(|(right, verb)| async move {
         let place = if namespace.is_empty() { String::new() } else { format!(" in {namespace}") };
         let what = format!("{verb} {}{place}", right.name());
-        (what, may(client, namespace, right, verb).await)
+        (what, may(client, namespace, right, verb, lease).await)
     }))
     .await
 }
 
-/// Returns whether this account is allowed `verb` in `namespace`, or in all namespaces if that is empty.
+/// Returns whether this account is allowed `verb` in `namespace`, or in all namespaces if that is empty. `lease` is the
+/// name of the Lease.
 pub(super) async fn may(
     client: &Client,
     namespace: &str,
     right: &Right,
     verb: &str,
+    lease: &str,
 ) -> Result<bool, Error> {
     let (resource, subresource) = right.resource.split_once('/').unwrap_or((right.resource, ""));
     let named = *right == LEASE && verb != "create";
@@ -299,7 +304,7 @@ pub(super) async fn may(
         "subresource": subresource, "verb": verb,
     });
     if named {
-        attributes["name"] = "workload-operator".into();
+        attributes["name"] = lease.into();
     }
     let spec = json!({ "resourceAttributes": attributes });
     let status: Value = client.review(&REVIEW, &spec).await?;

@@ -111,7 +111,7 @@ where
     let client = args.connection.client().await?;
     match args.installation.find(&client).await {
         Ok(Found::One(installed)) => args.workloads.take(&installed),
-        Ok(Found::None(_)) => {}
+        Ok(Found::None(why)) => eprintln!("workload-operator: no settings are taken over: {why}"),
         Ok(Found::Several(why)) => eprintln!("workload-operator: no settings are taken from {why}"),
         Err(error) => {
             let why = one_line(&error.to_string());

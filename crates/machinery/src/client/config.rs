@@ -49,9 +49,8 @@ pub async fn config(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<
         }
         (None, None) => kube::Config::incluster().map_err(|why| {
             Error::Config(format!(
-                "no API server is known: there is neither --kubeconfig nor KUBECONFIG nor \
-                 ~/.kube/config, and this is not a pod with a ServiceAccount ({why}); name a \
-                 kubeconfig"
+                "cannot find a cluster: no --kubeconfig, KUBECONFIG or ~/.kube/config, and not running in a pod \
+                 with a ServiceAccount ({why})"
             ))
         })?,
     };
@@ -85,7 +84,7 @@ fn merged(paths: &[PathBuf]) -> Result<Kubeconfig, Error> {
     if there.is_empty() {
         let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
         let paths = paths.join(", ");
-        return Err(Error::Config(format!("no file that KUBECONFIG names is there: {paths}")));
+        return Err(Error::Config(format!("none of the files in KUBECONFIG exist: {paths}")));
     }
     there.into_iter().try_fold(Kubeconfig::default(), |merged, path| {
         let next = Kubeconfig::read_from(path).and_then(|mut next| {

@@ -40,7 +40,7 @@ pub enum Error {
         retry_after: Option<Duration>,
     },
     /// No response in time. A write may still be applied.
-    #[error("the API server did not answer within {0:?}")]
+    #[error("the API server did not respond within {0:?}")]
     Deadline(Duration),
     /// This process cannot write now, for example because it is not the leader.
     #[error("not written: {0}")]

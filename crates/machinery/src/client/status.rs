@@ -52,7 +52,7 @@ impl Status {
         let code = self.code.filter(|code| *code != 0).unwrap_or(http);
         let message = match self.message {
             Some(message) if !message.is_empty() => message,
-            _ => format!("the API server answered {code} {reason}").trim_end().to_owned(),
+            _ => format!("the API server responded with {code} {reason}").trim_end().to_owned(),
         };
         Error::Api {
             code,
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn nulls_and_an_empty_body_are_accepted() {
         let body = br#"{"kind":"Status","code":404,"reason":null,"message":null,"details":null}"#;
-        assert_eq!(error(404, None, body).to_string(), "the API server answered 404");
+        assert_eq!(error(404, None, body).to_string(), "the API server responded with 404");
         assert_eq!(error(503, None, b"").code(), Some(503));
     }
 

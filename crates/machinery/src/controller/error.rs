@@ -109,7 +109,9 @@ pub enum Problem {
     #[error("{} {} already exists and is not managed by {owner}", .name.kind.kind, .name.key)]
     NotOwned {
         /// The kind of the owner, `Foo`.
-        owner: String,
+        owner: Box<str>,
+        /// Kind and name of the object's controller, if it has one.
+        controller: Option<Box<str>>,
         /// The name.
         name: Name,
     },
@@ -119,9 +121,9 @@ pub enum Problem {
     Terminating(Name),
     /// An owned object differs in an immutable field. It is retried after the object is deleted.
     #[error(
-        "{field} of {} {:?} cannot be changed: delete it, and it is created again",
-        .name.kind.kind,
-        .name.key.name()
+        "{field} of {kind} {:?} is immutable: delete the {kind}, and the controller creates it again",
+        .name.key.name(),
+        kind = .name.kind.kind
     )]
     Immutable {
         /// The owned object.
@@ -131,8 +133,7 @@ pub enum Problem {
     },
     /// Another program keeps undoing what is written to an owned object or to the status.
     #[error(
-        "{} {:?} was written several times within a minute, and something undoes it each time: another \
-         controller, or an admission policy. It is written again within a minute",
+        "another controller or an admission policy keeps reverting {} {:?}; retrying within a minute",
         .name.kind.kind,
         .name.key.name()
     )]
@@ -195,7 +196,7 @@ impl Problem {
     /// Creates the problem for a name of kind `C` that belongs to an object that no `V` controls.
     pub fn not_owned<V: Resource, C: Resource>(key: &ObjectKey) -> Problem {
         let name = Name { kind: C::kind(), key: key.clone() };
-        Problem::NotOwned { owner: V::kind().kind.to_string(), name }
+        Problem::NotOwned { owner: V::kind().kind.into(), controller: None, name }
     }
 
     /// Creates the problem for an object of kind `C` that must be deleted first.

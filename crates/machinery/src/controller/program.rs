@@ -78,7 +78,7 @@ pub enum ProgramError {
 /// # use controller_machinery::{client, controller::ExitError};
 /// #[tokio::main]
 /// async fn main() -> Result<(), ExitError> {
-///     let config = client::config(None, None).await?; // Error: no API server is known: …
+///     let config = client::config(None, None).await?; // Error: cannot find a cluster: …
 ///     # drop(config);
 ///     Ok(())
 /// }

@@ -306,7 +306,7 @@ impl<V: Resource, D> Context<V, D> {
         let (key, meta) = (&desired.key, child.meta());
         let is_adopted = self.may_write(&options, &*child)?;
         let different = options.different(desired, &*child)?;
-        let is_applied = is_applied(desired, &*child);
+        let mut is_applied = is_applied(desired, &*child);
         if is_applied && !is_adopted && !is_unseen && is_accepted(&different, &*child) {
             return Ok(child);
         }
@@ -326,7 +326,7 @@ impl<V: Resource, D> Context<V, D> {
             // If the owner was deleted with orphaning, its watch may not have reported the deletion yet.
             self.ask_for_owner().await?;
         }
-        let applied = self.apply_over(desired, options, &*child, is_applied).await?;
+        let applied = self.apply_over(desired, options, &*child, &mut is_applied).await?;
         throttle.wrote((child.uid(), 0), desired.hash, now);
         let is_changed = is_unseen || applied.meta().generation != meta.generation;
         if is_adopted {
@@ -361,7 +361,11 @@ impl<V: Resource, D> Context<V, D> {
         if !is_adopted && !self.owns(child) {
             return Err(match &meta.owner {
                 Some(owner) if self.is_namesake(owner) => Problem::terminating::<C>(key),
-                _ => Problem::not_owned::<V, C>(key),
+                owner => Problem::NotOwned {
+                    owner: V::kind().kind.into(),
+                    controller: owner.as_ref().map(|it| format!("{} {}", it.kind, it.name).into()),
+                    name: Name { kind: C::kind(), key: key.clone() },
+                },
             });
         }
         if meta.deleting { Err(Problem::terminating::<C>(key)) } else { Ok(is_adopted) }
@@ -382,10 +386,11 @@ impl<V: Resource, D> Context<V, D> {
             && !was.is_empty()
             && let Some(place) = blamed(was, child)
         {
-            let note = format!("Restored {place} of {kind} {name}, which was changed");
+            let note = format!("Restored {place} of {kind} {name} after another client changed it");
             self.publish_write::<C>("Restored", &note);
         } else if is_changed || !was.is_empty() {
-            self.publish_write::<C>("Updated", &format!("Updated {kind} {name}"));
+            let place = was.first().map_or_else(String::new, |(place, _)| format!(": {place}"));
+            self.publish_write::<C>("Updated", &format!("Updated {kind} {name}{place}"));
         }
     }
 
@@ -602,7 +607,7 @@ impl<V: Resource, D> Context<V, D> {
             }
             // The garbage collector would delete it.
             Some(_) if V::kind().namespaced => Err(unusable(format!(
-                "the namespace {wanted}: children of a {} are in its own, {own:?}",
+                "the namespace {wanted}, but owned objects of a {} must be in its own, {own:?}",
                 V::kind().kind
             ))),
             _ => Err(unusable(format!("the namespace {wanted}: name one in its metadata"))),

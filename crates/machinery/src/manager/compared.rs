@@ -182,10 +182,13 @@ pub(super) fn deviations(wanted: &Value, observed: &Value) -> Vec<(String, Value
     found
 }
 
-/// Returns whether server-side apply sets a map as a whole (`x-kubernetes-map-type: atomic`), such as a selector: an
-/// additional entry selects other objects, so it is a difference.
+/// Returns whether server-side apply sets a map as a whole (`x-kubernetes-map-type: atomic`, or an item of an atomic
+/// list), such as a selector: an additional entry selects other objects, so it is a difference. Maps that the API server
+/// completes with defaults, such as `fieldRef`, are not among them.
 pub(super) fn is_atomic_map(at: &Place<'_>) -> bool {
-    at.name == "matchLabels" || at.name == "selector" || at.name.ends_with("Selector")
+    const ATOMIC: [&str; 4] = ["matchLabels", "selector", "configMapKeyRef", "secretKeyRef"];
+    let within = at.within.map_or("", |within| within.name);
+    ATOMIC.contains(&at.name) || at.name.ends_with("Selector") || within == "tolerations"
 }
 
 fn is_empty(value: &Value) -> bool {

@@ -253,6 +253,12 @@ impl<V: Resource, D> Context<V, D> {
         self.client.has_written()
     }
 
+    /// Returns the number of reconciles of this object that have failed in a row before this one. In the context of a
+    /// unit test, which has no queue, and in a dry run, it is the maximum.
+    pub fn failures(&self) -> u32 {
+        if self.client.is_dry_run() { u32::MAX } else { self.controller.parts.failures(self.key()) }
+    }
+
     /// Returns the object as this reconcile last read or wrote it.
     pub(super) fn latest(&self) -> Arc<V> {
         self.written.lock().clone()

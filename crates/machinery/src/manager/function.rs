@@ -63,8 +63,9 @@ impl<V: Resource, D, F> Function<V, D, F> {
     /// Publishes that every reconcile of an object has written something for a long time.
     fn warn_of_writes(&self, key: &ObjectKey) {
         if let Some(object) = self.controller.objects.get(key) {
-            let note = "Its reconciles have written something each time for ten minutes: they write without need, want \
-                        something else each time, or another program changes it. It is reconciled once a second";
+            let note = "Every reconcile of this object has written for ten minutes. Either the controller computes a \
+                        different result each time, or another program changes the object. It is now reconciled once \
+                        a second";
             tracing::warn!("{note}");
             Context::new(self.controller.clone(), self.data.clone(), object).event(
                 Type::Warning,

@@ -326,6 +326,11 @@ impl ControllerDeps {
         self.informer().map(Informer::store)
     }
 
+    /// Returns the number of failures in a row of a key; the maximum without a queue.
+    pub(super) fn failures(&self, key: &ObjectKey) -> u32 {
+        self.handle.as_ref().map_or(u32::MAX, |handle| handle.queue().requeues(key))
+    }
+
     pub(super) fn informer<R: Resource>(&self) -> Result<&Informer<R>, WiringError> {
         let declared = self.declared.contains(&TypeId::of::<R>());
         declared

@@ -40,13 +40,14 @@ fn is_pending(record: Option<&str>) -> bool {
 
 impl<V: Resource, D> Context<V, D> {
     /// Applies the desired state to an existing object and removes conflicting fields. `is_applied`: this exact
-    /// state was applied before, so every other field belongs to another manager.
+    /// state was applied before, so every other field belongs to another manager. It becomes true if another manager
+    /// has changed the record, such as `kubectl rollout undo`, which restores it with the rest.
     pub(super) async fn apply_over<C: Resource + Serialize>(
         &self,
         desired: &Desired,
         options: EnsureOptions<'_, C>,
         child: &C,
-        is_applied: bool,
+        is_applied: &mut bool,
     ) -> Result<C, Problem> {
         let (client, key) = (self.client(), &desired.key);
         let mut only = desired.body.clone();
@@ -56,8 +57,8 @@ impl<V: Resource, D> Context<V, D> {
         }
         let owned;
         let is_shared = child.meta().shared || self.is_orphan(child);
-        let child = if !is_applied && is_shared && !client.is_dry_run() {
-            owned = self.own_what_goes(desired, child).await?;
+        let child = if !*is_applied && is_shared && !client.is_dry_run() {
+            owned = self.own_what_goes(desired, child, is_applied).await?;
             owned.as_ref().unwrap_or(child)
         } else {
             child
@@ -117,6 +118,7 @@ impl<V: Resource, D> Context<V, D> {
         &self,
         desired: &Desired,
         child: &C,
+        is_applied: &mut bool,
     ) -> Result<Option<C>, Problem> {
         let (client, key) = (self.client(), &desired.key);
         let manager = &client.options().field_manager;
@@ -125,6 +127,10 @@ impl<V: Resource, D> Context<V, D> {
         if fields.meta.uid != child.uid() {
             return Ok(None);
         }
+        let at = C::Keep::APPLIED.replace('~', "~0").replace('/', "~1");
+        *is_applied = record(child, C::Keep::APPLIED).is_some()
+            && fields.applied_by(manager).is_some()
+            && !fields.was_applied(manager, &format!("/metadata/annotations/{at}"));
         let mut operations = match fields.applied_by(manager) {
             Some(applied) => fields.take_from_others(manager, &gone(applied, &desired.body)),
             // The owners were cleared, or the object was restored. The fields that the view shows count as applied by

@@ -115,7 +115,7 @@ pub struct Manager {
 #[non_exhaustive]
 pub enum Error {
     /// The program has wiring faults; nothing was started.
-    #[error("the program is wired wrongly, and nothing was started: {}", sentences(.0))]
+    #[error("invalid controller setup; nothing was started: {}", sentences(.0))]
     Wiring(Vec<WiringError>),
     /// The client cannot be configured or built.
     #[error("{0}")]

@@ -812,7 +812,7 @@ async fn a_field_that_is_reverted_is_applied_few_times_a_minute() {
     }
     change();
     let contested = ensure().await.unwrap_err();
-    assert!(contested.to_string().contains("Child \"x\" was written several times"), "{contested}");
+    assert!(contested.to_string().contains("keeps reverting Child \"x\""), "{contested}");
     assert_eq!(contested.retry_in(), Some(Duration::from_secs(60)));
     assert_eq!(server.get(CHILD)["spec"]["size"], 9);
     cx.ensure::<Child>(desired(&json!({"size": 2}))).await.unwrap();
@@ -945,7 +945,7 @@ async fn an_owned_object_needs_a_name_and_the_namespace_of_its_owner() {
     let why = unusable(json!({"name": "x", "namespace": "other"})).await;
     assert_eq!(
         why,
-        "a Child to be ensured has the namespace \"other\": children of a Site are in its own, \"ns\""
+        "a Child to be ensured has the namespace \"other\", but owned objects of a Site must be in its own, \"ns\""
     );
     for name in [json!(""), json!("a/b"), json!(7), Value::Null] {
         unusable(json!({"name": name})).await;

@@ -40,8 +40,8 @@ pub enum WiringError {
     },
     /// A controller creates objects of a view that it does not own: their changes would not enqueue their owner.
     #[error(
-        "the controller {controller} keeps {view} as children but does not own them, so that their \
-         changes would not wake it: add `.owns::<{view}>()`"
+        "the controller {controller} calls `ensure` for {view} without declaring it, so changes to these objects would \
+         not trigger a reconcile: add `.owns::<{view}>()`"
     )]
     NotOwned {
         /// The controller's name.

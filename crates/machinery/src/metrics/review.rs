@@ -171,7 +171,7 @@ impl Reviews {
             let is_forbidden = error.is_forbidden() && !error.is_transient_refusal();
             if is_forbidden && !self.is_reported.swap(true, Ordering::Relaxed) {
                 let remedy = self.client.identity().remedies().reviews;
-                tracing::error!(resource, "Cannot ask who may read metrics: {remedy}");
+                tracing::error!(resource, "Cannot authorize metrics requests: {remedy}");
             } else {
                 let code = error.code();
                 tracing::debug!(resource, code, "Could not ask who may read metrics");

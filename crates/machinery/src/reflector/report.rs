@@ -114,7 +114,7 @@ impl Report {
                 self.failures += 1;
                 if self.failures == WORTH_A_LINE && !self.reported {
                     self.reported = true;
-                    tracing::warn!("cannot list or watch {what}: {why}; trying on");
+                    tracing::warn!("cannot list or watch {what}: {why}; retrying");
                 } else {
                     tracing::debug!("{what}: {why}");
                 }

@@ -76,8 +76,8 @@ pub(super) struct Machine {
     /// A list of the current state was requested and is not complete. If it fails, the watch continues, and the list
     /// is tried again at this time.
     refresh: Option<Instant>,
-    /// True if the last failure was the lack of any response.
-    is_unanswered: bool,
+    /// Number of failures in a row without any response.
+    unanswered: u32,
     /// Start of the silence of the watches while the server has newer versions.
     overtaken_since: Option<Instant>,
     metadata_only: bool,
@@ -96,7 +96,7 @@ impl Machine {
             unbounded: false,
             failures: Failures::default(),
             refresh: None,
-            is_unanswered: false,
+            unanswered: 0,
             overtaken_since: None,
             metadata_only,
             backoff: Backoff::new(rng.fork()),
@@ -220,6 +220,10 @@ impl Machine {
             }
             Phase::Watching { opened, .. } => {
                 *opened = true;
+                // While a list is due, the view is not known to be current.
+                if self.refresh.is_some() {
+                    return Vec::new();
+                }
                 self.enter(State::Live, now, None)
             }
             Phase::Paging { .. } | Phase::Asking | Phase::Waiting { .. } => Vec::new(),
@@ -305,8 +309,11 @@ impl Machine {
     fn progress(&mut self, moved: bool) {
         if let (true, Phase::Watching { progressed, .. }) = (moved, &mut self.phase) {
             *progressed = true;
-            self.failures = Failures::default();
-            self.backoff.start_over();
+            // While a list is due, its failures count, although the watch works.
+            if self.refresh.is_none() {
+                self.failures = Failures::default();
+                self.backoff.start_over();
+            }
         }
     }
 

@@ -740,8 +740,8 @@ fn writes() -> Vec<Row> {
             unwritten(&deleted, None),
             "F F F T T -",
             "Contested",
-            "Another client keeps deleting Deployment memcached-sample, so the operator creates it only a few \
-             times a minute. The audit log of the API server shows the client",
+            "Another client keeps deleting Deployment memcached-sample, so the operator recreates it at most five \
+             times a minute. To find the client, search the API server's audit log",
         ),
         row(
             (M, "paused by annotation; the pods serve"),

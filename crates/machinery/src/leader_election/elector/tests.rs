@@ -307,7 +307,7 @@ async fn an_outage_suspends_permission_and_its_end_restores_it() {
     let lasted = begin.elapsed();
     assert!(lasted <= Config::default().validity(), "{lasted:?}");
     sleep(Duration::from_secs(5)).await;
-    assert!(process.leadership.status().problem.unwrap().contains("did not answer"));
+    assert!(process.leadership.status().problem.unwrap().contains("did not respond"));
     *server.unreachable.lock() = false;
     let back = Instant::now();
     process.reached(Phase::Leading).await;

@@ -30,11 +30,15 @@ impl Machine {
     }
 
     pub(super) fn failed(&mut self, failure: &Failure, now: Instant) -> Vec<Action> {
-        if failure.is_answered && self.is_unanswered {
-            // The server is back. What it answers first, such as 429 while it initializes, is over soon.
-            self.backoff.start_over();
+        if failure.is_answered {
+            // After an outage, what the server answers first is over soon, such as 429 while it initializes.
+            if self.unanswered > 1 {
+                self.backoff.start_over();
+            }
+            self.unanswered = 0;
+        } else {
+            self.unanswered += 1;
         }
-        self.is_unanswered = !failure.is_answered;
         match &self.phase {
             Phase::Streaming { opened, .. } => {
                 let cut = match failure.class {

@@ -114,7 +114,11 @@ impl Cluster {
         server.collect_garbage();
         for number in 1..=nodes {
             let ready = json!([{"type": "Ready", "status": "True"}]);
-            let node = json!({"apiVersion": "v1", "kind": "Node", "status": {"conditions": ready}});
+            // As the kubelet sets them.
+            let labels = json!({"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
+                "kubernetes.io/hostname": format!("node-{number}")});
+            let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"labels": labels},
+                "status": {"conditions": ready}});
             server.put(&Id::new(NODES, "", format!("node-{number}")), node);
         }
         let ready: States = Arc::new(Mutex::new(|_: &Value| PodState::Ready));

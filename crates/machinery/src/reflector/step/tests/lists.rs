@@ -279,3 +279,16 @@ fn the_first_response_after_an_outage_starts_the_backoff_over() {
     let run = run.then(failed(Class::Transient));
     assert!(run.wait() < Duration::from_secs(2), "{:?}", run.wait());
 }
+
+#[test]
+fn a_refresh_that_breaks_off_falls_back_to_pages_although_the_watch_works() {
+    let mut run = Run::watching().then(Input::Refresh);
+    for version in 11..10 + u64::from(STREAMS_CUT) {
+        run = run.then(Input::Opened).then(failed(Class::Transient));
+        assert_eq!(run.machine.state, State::Stale);
+        run = run.then(Input::Opened).then(event(version)).at_deadline();
+        assert!(run.watch().initial_events);
+    }
+    let run = run.then(Input::Opened).then(failed(Class::Transient));
+    assert_eq!(run.page().limit, Some(PAGE));
+}
