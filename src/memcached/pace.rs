@@ -38,7 +38,7 @@ use crate::workload::{ChildCondition, Deployment};
 const AGAIN: Duration = Duration::from_secs(5);
 /// The same time for a Memcached with many others ahead of it.
 const LATER: Duration = Duration::from_secs(60);
-/// Time without a turn for a Memcached whose Deployment could not be written.
+/// Time for which a Memcached whose Deployment could not be written gets a turn only if no other wants it.
 const REFUSED: Duration = Duration::from_secs(300);
 /// Maximum time between two scans of all Memcacheds while some wait.
 const LOOK: Duration = Duration::from_secs(1);
@@ -138,7 +138,7 @@ struct Turns {
     all: usize,
     waiting: BTreeSet<ObjectKey>,
     granted: BTreeMap<ObjectKey, Turn>,
-    /// Memcacheds whose objects could not be written, with the time until which they get no turn.
+    /// Memcacheds whose objects could not be written, with the time until which the others come first.
     refused: HashMap<ObjectKey, Instant>,
     /// Waiting Memcacheds that were next and have not asked for their turn since this time.
     unclaimed: HashMap<ObjectKey, Instant>,
@@ -267,7 +267,8 @@ impl Pace {
         Ok(Given { images: kept, waits: Some((waits, again)) })
     }
 
-    /// Records that an object of a Memcached could not be written. It returns its turn, and takes none for a while.
+    /// Records that an object of a Memcached could not be written. It returns its turn, and the others come first for a
+    /// while.
     pub(super) fn refused(&self, key: &ObjectKey) {
         let mut turns = self.turns.lock();
         if turns.granted.remove(key).is_some() || turns.waiting.contains(key) {
@@ -374,12 +375,19 @@ impl Turns {
             let since = self.unclaimed.get(key);
             since.is_some_and(|since| now.duration_since(*since) >= UNCLAIMED)
         };
-        let may_have_one = |key: &&ObjectKey| {
-            let has_one = self.granted.contains_key(*key);
-            !has_one && !self.refused.contains_key(*key) && !is_silent(key)
-        };
-        let next: Vec<ObjectKey> =
-            self.waiting.iter().filter(may_have_one).take(free).cloned().collect();
+        let may_have_one = |key: &&ObjectKey| !self.granted.contains_key(*key) && !is_silent(key);
+        let is_first = |key: &&ObjectKey| may_have_one(key) && !self.refused.contains_key(*key);
+        let mut next: Vec<ObjectKey> =
+            self.waiting.iter().filter(is_first).take(free).cloned().collect();
+        if next.len() < free {
+            // Without others, those that were refused try again and say why, the last one last.
+            let mut refused: Vec<_> =
+                self.refused.iter().map(|(key, until)| (until, key)).collect();
+            refused.sort();
+            let keys = refused.into_iter().map(|(_, key)| key);
+            let keys = keys.filter(|key| self.waiting.contains(*key) && may_have_one(key));
+            next.extend(keys.take(free - next.len()).cloned());
+        }
         if next.contains(key) {
             self.granted.insert(key.clone(), Turn { since: now, rolling: None });
         } else {

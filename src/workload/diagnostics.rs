@@ -56,7 +56,7 @@ const DEADLINE_OF_NODES: Duration = Duration::from_secs(30);
 /// and a half minutes.
 pub const OF_EACH: Duration = Duration::from_millis(60);
 /// Time between two lists of the nodes of a daemon without a problem.
-pub const SELDOM: Duration = Duration::from_secs(600);
+pub const SELDOM: Duration = Duration::from_secs(120);
 
 /// Maximum time for which a worker waits for another worker's list.
 const SOON: Duration = Duration::from_millis(500);

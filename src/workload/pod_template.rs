@@ -56,7 +56,7 @@ pub struct PodSpec {
     /// Tolerations of taints. Compared as a whole, as in the API.
     #[serde(skip_serializing_if = "<[Value]>::is_empty")]
     pub tolerations: Box<[Value]>,
-    /// Topology spread constraints. Compared as a whole.
+    /// Topology spread constraints, by topology key and effect.
     #[serde(skip_serializing_if = "<[Value]>::is_empty")]
     pub topology_spread_constraints: Box<[Value]>,
     /// PriorityClass.

@@ -19,6 +19,7 @@ mod trace;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use http::Method;
 use serde_json::{Value, json};
 use workload_operator::client::{self, Client, Deletion, Options, Preconditions, Propagation};
 use workload_operator::controller::Class;
@@ -265,6 +266,49 @@ async fn an_unserved_kind_is_distinguished_from_a_missing_object() {
     {
         let error = missing.unwrap_err();
         assert_eq!(Class::of(&error), Class::Conflict, "{error:?}");
+    }
+}
+
+/// A controller that passes its tests on the model must not be refused by a kube-apiserver.
+#[tokio::test(flavor = "multi_thread")]
+async fn unusual_requests_get_the_same_code() {
+    let _alone = ALONE.lock().await;
+    let (real, model) = (Side::real(plane().await).await, Side::model(model(1)));
+    let things = format!("{THINGS}/namespaces/model/things");
+    let core = |resource: &str| format!("/api/v1/namespaces/model/{resource}");
+    let thing = |metadata: Value| json!({"apiVersion": "test.example.com/v1", "kind": "Thing", "metadata": metadata});
+    let built_in = |kind: &str| {
+        let spec = match kind {
+            "Service" => json!({"spec": {"ports": [{"port": 80}]}}),
+            _ => json!({}),
+        };
+        let mut body = json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": "unusual"}});
+        body.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+        body
+    };
+    let without_uid = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": ""}]);
+    let invalid = [
+        json!({"name": "a", "labels": {"a": "b".repeat(64)}}),
+        json!({"name": "a", "labels": {"a": "b c"}}),
+        json!({"name": "a", "labels": {"a/b/c": "d"}}),
+        json!({"name": "a", "annotations": {"a b": "c"}}),
+        json!({"name": "a", "finalizers": ["a b"]}),
+        json!({"name": "a", "ownerReferences": without_uid}),
+    ];
+    let mut requests: Vec<_> = invalid
+        .into_iter()
+        .map(|metadata| (Method::POST, things.clone(), thing(metadata)))
+        .collect();
+    requests.push((Method::PUT, core("configmaps/unusual"), built_in("ConfigMap")));
+    requests.push((Method::POST, core("configmaps"), built_in("ConfigMap")));
+    requests.push((Method::PUT, core("configmaps/unusual"), built_in("ConfigMap")));
+    requests.push((Method::PUT, core("services/unusual"), built_in("Service")));
+    requests.push((Method::POST, core("configmaps"), built_in("ConfigMop")));
+    requests.push((Method::DELETE, core("configmaps/unusual"), json!({})));
+    requests.push((Method::DELETE, core("services/unusual"), json!({})));
+    for (method, path, body) in requests {
+        let code = real.code(&method, &path, &body).await;
+        assert_eq!(model.code(&method, &path, &body).await, code, "{method} {path} {body}");
     }
 }
 

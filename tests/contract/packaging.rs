@@ -92,7 +92,7 @@ pub fn prometheus_operators_kinds() -> [Value; 3] {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes: cargo test --test contract -- --ignored"]
 async fn each_overlay_can_be_installed_under_restricted_and_removed() {
-    let plane = tokio::task::spawn_blocking(|| ControlPlane::private("packaging")).await.unwrap();
+    let plane = ControlPlane::of_this_test(|| ControlPlane::private("packaging")).await;
     let file = tempfile::NamedTempFile::new().unwrap();
     let kinds = json!({"apiVersion": "v1", "kind": "List", "items": prometheus_operators_kinds()});
     std::fs::write(file.path(), kinds.to_string()).unwrap();
@@ -116,14 +116,14 @@ async fn each_overlay_can_be_installed_under_restricted_and_removed() {
         let available = "-o=jsonpath={.status.availableReplicas}";
         let available = plane.kubectl(&["get", &deployment, "-n", SYSTEM, available]);
         assert_eq!(available, replicas.to_string(), "{overlay}");
-        what_finds_the_pods_finds_them(&plane, overlay, replicas);
+        what_finds_the_pods_finds_them(plane, overlay, replicas);
         if overlay.ends_with("namespaced") {
             // The first overlays' ClusterRole was removed with them.
             let cluster_wide = plane.try_kubectl(&["get", "clusterrole", NAME]);
             assert!(cluster_wide.is_err(), "{cluster_wide:?}");
         }
         if remove {
-            remove_all_but_crds(&plane, overlay);
+            remove_all_but_crds(plane, overlay);
             assert!(plane.try_kubectl(&["get", "namespace", SYSTEM]).is_err(), "{overlay}");
         }
     }

@@ -187,7 +187,7 @@ fn full_specs(kind: Kind) -> Vec<Value> {
                     {"name": "d", "mountPath": "/d", "persistentVolumeClaim": {"claimName": "a"}},
                 ],
                 "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}},
-                "minReadySeconds": 5, "pod": full_pod(true),
+                "minReadySeconds": 5, "podDisruptionBudget": {"maxUnavailable": 1}, "pod": full_pod(true),
             }),
             json!({"image": "a", "ports": [{"port": 80, "targetPort": "web"}]}),
         ],

@@ -131,17 +131,18 @@ async fn reported(site: Arc<Website>, cx: Context<Website, Directory>) -> Result
     let (children, announced) =
         (reconcile(&site, &cx).await, cx.data().announce(&site, true).await);
     let outcome = children.and_then(|available| announced.map(|()| available));
-    let (available, reason, message) = match &outcome {
-        Ok(0) => (0, "Starting", "no pod is available yet".to_owned()),
-        Ok(available) => (*available, "Serving", String::new()),
+    // After a problem, the pods serve as before.
+    let available = outcome.as_ref().ok().copied().or(site.status.available_replicas).unwrap_or(0);
+    let (is_ready, reason, message) = match &outcome {
+        Ok(0) => (false, "Starting", "no pod is available yet".to_owned()),
+        Ok(_) => (true, "Serving", String::new()),
         Err(problem) => match problem.reason() {
-            Some(reason) => (0, reason, problem.to_string()),
-            // After a conflict or during an outage, the pods serve as before.
+            Some(reason) => (false, reason, problem.to_string()),
             None => return outcome.map(|_| Action::Done),
         },
     };
     let former = &site.status.conditions;
-    let ready = Condition::new(&*site, former, "Ready", available > 0, reason, message);
+    let ready = Condition::new(&*site, former, "Ready", is_ready, reason, message);
     cx.patch_status(json!({"availableReplicas": available, "conditions": [ready]})).await?;
     // No watch reports changes of the directory, so the entry is checked once a minute.
     outcome.map(|_| Action::RequeueAfter(Duration::from_secs(60)))

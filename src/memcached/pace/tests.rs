@@ -275,6 +275,9 @@ fn a_memcached_with_a_refused_write_returns_its_turn() {
     let pace = Pace { turns: Arc::new(Mutex::new(turns)), ..Pace::new(limit) };
     pace.refused(&key("a"));
     assert_eq!(granted(&mut pace.turns.lock(), limit, &["a", "b"]), ["b"]);
+    // If no other waits, it tries again: a refusal must not be hidden by the wait.
+    pace.refused(&key("b"));
+    assert_eq!(granted(&mut pace.turns.lock(), limit, &["a", "b"]), ["a"]);
 }
 
 #[test]

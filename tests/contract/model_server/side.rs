@@ -225,6 +225,12 @@ impl Side {
         serde_json::from_slice(&bytes).expect("JSON")
     }
 
+    /// Sends a JSON body. Returns the code of the response.
+    pub(super) async fn code(&self, method: &Method, path: &str, body: &Value) -> u16 {
+        let body = body.to_string().into_bytes();
+        self.send(method, path, "application/json", body).await.status().as_u16()
+    }
+
     /// Removes every object, for the next script.
     pub(super) async fn clear(&mut self) {
         let deadline = Instant::now() + MAX_WAIT;

@@ -94,7 +94,14 @@ impl Client {
         let mut page = Page { limit: Some(PAGE), ..Page::default() };
         loop {
             let url = Url::list(kind, scope, &page)?;
-            let body = self.call("list", kind, get(url, JSON)?).await?;
+            let body = match self.call("list", kind, get(url, JSON)?).await {
+                // The list expired between two pages. A new list without pages cannot expire.
+                Err(error) if error.is_expired() && page.continue_token.is_some() => {
+                    (all, page) = (Vec::new(), Page::default());
+                    continue;
+                }
+                body => body?,
+            };
             let mut list: Value = decode(&body)?;
             if let Some(Value::Array(items)) = list.get_mut("items").map(Value::take) {
                 all.extend(items);

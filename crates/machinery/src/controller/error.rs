@@ -7,7 +7,7 @@ use crate::object::{Kind, ObjectKey, Resource};
 use crate::store::UnknownIndex;
 
 /// The name of an object that must be deleted before another object can use it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Name {
     /// Its kind.
     pub kind: Kind,

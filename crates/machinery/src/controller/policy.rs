@@ -1,6 +1,6 @@
 //! Backoffs and log levels of failures.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -112,8 +112,8 @@ pub(super) enum Wakes {
 #[derive(Debug, Default)]
 pub(super) struct Failing {
     rows: HashMap<ObjectKey, FailureStreak, KeyHasher>,
-    /// Number of entries in `rows` that wait for a name, to skip the search: most deletions free no awaited name.
-    named: usize,
+    /// Keys in `rows`, by the names that they wait for.
+    waiting: HashMap<Name, HashSet<ObjectKey>>,
     freed: VecDeque<(Instant, Name)>,
 }
 
@@ -126,31 +126,39 @@ impl Failing {
     }
 
     pub(super) fn put(&mut self, key: &ObjectKey, row: FailureStreak) {
-        self.named += usize::from(row.waits_for_a_name());
-        if let Some(before) = self.rows.insert(key.clone(), row) {
-            self.named -= usize::from(before.waits_for_a_name());
+        self.remove(key);
+        for name in row.names() {
+            self.waiting.entry(name.clone()).or_default().insert(key.clone());
         }
+        self.rows.insert(key.clone(), row);
     }
 
     /// Removes the streak of a key. Returns whether it had one.
     pub(super) fn remove(&mut self, key: &ObjectKey) -> bool {
-        let row = self.rows.remove(key);
-        self.named -= usize::from(row.as_ref().is_some_and(FailureStreak::waits_for_a_name));
-        row.is_some()
+        let Some(row) = self.rows.remove(key) else { return false };
+        for name in row.names() {
+            if let Some(keys) = self.waiting.get_mut(name) {
+                keys.remove(key);
+                if keys.is_empty() {
+                    self.waiting.remove(name);
+                }
+            }
+        }
+        true
     }
 
     /// Returns the keys that wait for this name. Without a name, returns those that wait for the end of an outage.
-    pub(super) fn woken_by(
-        &self,
+    pub(super) fn woken_by<'a>(
+        &'a self,
         name: Option<&Name>,
-    ) -> impl Iterator<Item = (&ObjectKey, &FailureStreak)> {
-        let is_any = self.named > 0 || name.is_none();
-        let rows = is_any.then_some(&self.rows).into_iter().flatten();
-        rows.filter(move |(_, row)| match (&row.wakes, name) {
-            (Some(Wakes::Names(names)), Some(name)) => names.contains(name),
-            (wakes, None) => *wakes == Some(Wakes::Outage),
-            (_, Some(_)) => false,
-        })
+    ) -> Box<dyn Iterator<Item = (&'a ObjectKey, &'a FailureStreak)> + 'a> {
+        match name {
+            Some(name) => {
+                let keys = self.waiting.get(name).into_iter().flatten();
+                Box::new(keys.filter_map(|key| self.rows.get_key_value(key)))
+            }
+            None => Box::new(self.rows.iter().filter(|(_, row)| row.wakes == Some(Wakes::Outage))),
+        }
     }
 
     /// Stores a name that has become free.
@@ -161,7 +169,10 @@ impl Failing {
 
     /// Returns whether a name that the streak waits for became free after `began`, or may have.
     pub(super) fn is_over(&self, row: &FailureStreak, began: Instant) -> bool {
-        let Some(Wakes::Names(names)) = &row.wakes else { return false };
+        let names = row.names();
+        if names.is_empty() {
+            return false;
+        }
         let mut since = self.freed.iter().take_while(|(at, _)| *at >= began);
         let oldest = self.freed.back().filter(|_| self.freed.len() == FREED);
         since.any(|(_, freed)| names.contains(freed)) || oldest.is_some_and(|(at, _)| *at >= began)
@@ -169,8 +180,12 @@ impl Failing {
 }
 
 impl FailureStreak {
-    fn waits_for_a_name(&self) -> bool {
-        matches!(self.wakes, Some(Wakes::Names(_)))
+    /// Returns the names that the key waits for.
+    fn names(&self) -> &[Name] {
+        match &self.wakes {
+            Some(Wakes::Names(names)) => names,
+            Some(Wakes::Outage) | None => &[],
+        }
     }
 
     /// Returns the streak after one more failure. `asked`: the server's Retry-After.
@@ -279,10 +294,8 @@ mod tests {
         let (x, y) = (name("x"), name("y"));
         assert_eq!([Some(&x), Some(&y), None].map(|over| woken(&failing, over)), [1, 0, 1]);
         assert!(failing.remove(&key("a")) && !failing.remove(&key("a")));
-        assert_eq!(
-            ([Some(&x), None].map(|over| woken(&failing, over)), failing.named),
-            ([0, 1], 0)
-        );
+        assert_eq!([Some(&x), None].map(|over| woken(&failing, over)), [0, 1]);
+        assert!(failing.waiting.is_empty());
     }
 
     #[test]

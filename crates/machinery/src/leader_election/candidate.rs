@@ -17,7 +17,8 @@ const JITTER: f64 = 0.2;
 const HASTE: f64 = 0.25;
 /// Largest such delay of a leader, as a share of its remaining permission.
 const HURRY: f64 = 0.1;
-/// Longest renewal, as a share of the remaining permission. The rest suffices to check whether it was applied.
+/// Longest renewal, as a share of the remaining permission. The rest suffices to check whether it was applied. After a
+/// slower renewal, the next may take all of the remaining permission.
 const RENEW_SHARE: f64 = 2.0 / 3.0;
 /// The shortest deadline of a request.
 const LEAST: Duration = Duration::from_millis(250);
@@ -70,6 +71,8 @@ pub(super) struct Candidate {
     /// End of permission. Set only by an acknowledged write: by its response, or by a read of exactly what was sent.
     /// Withdrawn at once when the lease turns out to be deleted, released or held by another process.
     until: Option<Duration>,
+    /// Duration of the last acknowledged write.
+    took: Duration,
     /// The last Lease, and its validity without changes. If the Lease is deleted and recreated, the old holder may
     /// still be writing, so this process does not lead before `not_before`.
     known: Option<(Uid, Duration)>,
@@ -124,6 +127,7 @@ impl Candidate {
             asked: None,
             unanswered: Vec::new(),
             until: None,
+            took: Duration::ZERO,
             known: None,
             not_before: Duration::ZERO,
             newest: ResourceVersion::UNKNOWN,
@@ -206,7 +210,11 @@ impl Candidate {
     pub(super) fn deadline(&self, now: Duration) -> Duration {
         let validity = self.config.validity();
         match self.until.and_then(|until| until.checked_sub(now)) {
-            Some(left) => left.mul_f64(RENEW_SHARE).clamp(LEAST, validity.max(LEAST)),
+            Some(left) => {
+                // A request that is given up too early is sent again and takes as long again.
+                let slow = self.took.mul_f64(1.25).min(left);
+                left.mul_f64(RENEW_SHARE).max(slow).clamp(LEAST, validity.max(LEAST))
+            }
             None => validity.max(LEAST),
         }
     }
@@ -259,6 +267,9 @@ impl Candidate {
                 let permitted = now >= self.not_before && !self.giving_up;
                 if let Some(sent) = renewed.filter(|_| self.holds()) {
                     self.unanswered.clear();
+                    if asked != Asked::Read {
+                        self.took = now.saturating_sub(sent);
+                    }
                     if permitted {
                         let until = sent + self.config.validity();
                         self.until = Some(self.until.map_or(until, |known| known.max(until)));

@@ -392,6 +392,17 @@ impl Manager {
         Ok(election.after(program))
     }
 
+    /// Removes the servers of [`Manager::serve`].
+    #[cfg(feature = "testing")]
+    #[cfg_attr(not(feature = "metrics"), expect(unused_mut, reason = "there are no servers"))]
+    pub(crate) fn serving_nothing(mut self) -> Manager {
+        #[cfg(feature = "metrics")]
+        {
+            self.observed.serve = None;
+        }
+        self
+    }
+
     /// Returns every wiring fault that can be found without a client.
     fn check(&self) -> Result<(), Error> {
         let names: Vec<_> = self.controllers.iter().map(|controller| controller.name).collect();

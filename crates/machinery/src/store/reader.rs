@@ -160,7 +160,8 @@ impl<V: Object> Store<V> {
         self.responded(object, true)
     }
 
-    /// Like [`Store::apply_response`], for the response to a read: the informer need not select the object.
+    /// Like [`Store::apply_response`], for the response to a read. An object that the informer does not select stays in
+    /// the store until the next list.
     pub fn apply_read(&self, object: V) -> Arc<V> {
         self.responded(object, false)
     }

@@ -18,6 +18,8 @@ impl Server {
     /// Runs the controllers of `manager` on this server until `test` ends, then stops them as SIGTERM does. Returns the
     /// result of `test`.
     ///
+    /// Nothing is served (`Manager::serve`), so tests that run in parallel do not share a port.
+    ///
     /// Use it with tokio's paused time (`#[tokio::test(start_paused = true)]`). Then retries, timeouts and
     /// [`settled`](Server::settled) take no real time.
     ///
@@ -27,7 +29,7 @@ impl Server {
     /// tokio's time.
     #[expect(clippy::panic, reason = "as an assertion, it fails the test")]
     pub async fn run<T>(&self, manager: Manager, test: impl Future<Output = T>) -> T {
-        let program = manager.program(|options| Ok(self.client(options))).await;
+        let program = manager.serving_nothing().program(|options| Ok(self.client(options))).await;
         let program = program.unwrap_or_else(|error| panic!("{error}"));
         let shutdown = Shutdown::manual();
         let stop = shutdown.clone();

@@ -1198,6 +1198,46 @@ fn each_state_of_the_children_has_the_conditions_of_its_row() {
     }
 }
 
+/// Returns what is wrong with the grammar of a message.
+fn fault(message: &str) -> Option<&'static str> {
+    let words: Vec<_> = message.split([' ', ';', ':', ',', '.']).collect();
+    let is_number = |word: &str| word.parse::<u32>().is_ok();
+    let disagrees = words.windows(2).any(|pair| {
+        let plural = ["replicas", "nodes", "pods", "Pods", "daemons", "containers"];
+        let singular = ["replica", "node", "pod", "daemon", "container"];
+        (pair[0] == "1" && plural.contains(&pair[1]) && !message.contains("of 1 "))
+            || (is_number(pair[0]) && pair[0] != "1" && singular.contains(&pair[1]))
+    });
+    let has = |marks: &[&str]| marks.iter().any(|mark| message.contains(mark));
+    let joined = message.split("; ").skip(1).any(|clause| {
+        // Names of kinds and quoted messages of the API server begin with capitals, too.
+        let capitals = ["All", "No", "The", "There", "It", "To", "Pod", "Pods", "Node", "Waiting"];
+        capitals.contains(&clause.split(' ').next().unwrap_or_default())
+    });
+    match () {
+        () if disagrees => Some("a number and its noun disagree"),
+        () if has(&[".;", ";;", ",;", ":;", "; ;", "..", "  ", " ;", " ,", "()", "\n"]) => {
+            Some("two clauses are joined wrongly")
+        }
+        () if joined => Some("a clause within the sentence begins with a capital"),
+        () if message.ends_with([';', ':', ',', ' ']) => Some("its end is missing"),
+        () if message.matches('"').count() % 2 == 1 => Some("a quotation does not end"),
+        () => None,
+    }
+}
+
+#[test]
+fn each_message_is_a_sentence() {
+    for Row { state, conditions, .. } in rows() {
+        for condition in conditions {
+            assert_eq!(fault(&condition.message), None, "{state:?}: {:?}", condition.message);
+        }
+    }
+    for wrong in ["1 of 2 replicas are; The rest", "1 nodes wait", "Pod a waits:", "a.; b"] {
+        assert!(fault(wrong).is_some(), "{wrong}");
+    }
+}
+
 #[test]
 fn the_documented_table_is_that_of_the_rows() {
     let columns = COLUMNS.map(Type::as_str).join(" | ");

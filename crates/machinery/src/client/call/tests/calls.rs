@@ -20,6 +20,16 @@ async fn a_call_without_a_response_fails_at_the_deadline() {
     assert_eq!(began.elapsed().as_secs(), 40);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_deadline_can_be_as_long_as_a_duration() {
+    let most = Duration::MAX;
+    let deadlines =
+        Options { deadline: most, list_deadline: most, write_deadline: most, ..Options::default() };
+    let (client, _) = client_with(200, &[THING], End::Good, deadlines);
+    client.get::<Thing>(&key()).await.unwrap();
+    client.apply::<Thing>(&key(), &json!({})).await.unwrap();
+}
+
 /// The API server queues a call for up to 15 s, and gives up a request after 60 s.
 #[tokio::test(start_paused = true)]
 async fn an_overloaded_server_has_time_to_respond() {
