@@ -7,11 +7,13 @@
 //!   `get` on its kinds. The diagnosis leaves out objects that cannot be read.
 //! - Exit codes: 0 ready; 1 not ready; 2 it could not be read, or does not exist.
 
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -32,7 +34,7 @@ use crate::workload::{
 /// Diagnoses, prints, and returns the exit code.
 pub(crate) async fn run(args: &StatusArgs) -> Result<ExitCode, Error> {
     let named = args.namespace.as_deref();
-    let (kind, name) = match named_object(&args.object) {
+    let (kind, name) = match named_object(&args.kind, args.name.as_deref()) {
         Ok(object) => object,
         Err(why) => {
             eprintln!("workload-operator: {why}");
@@ -65,14 +67,9 @@ pub(crate) async fn run(args: &StatusArgs) -> Result<ExitCode, Error> {
 }
 
 /// Returns the kind and the name in these arguments.
-fn named_object(arguments: &[String]) -> Result<(KindName, &str), String> {
-    let (kind, name) = match arguments {
-        [kind, name] => (kind.as_str(), name.as_str()),
-        [both] => both
-            .split_once('/')
-            .ok_or_else(|| format!("'{both}' must be KIND NAME or KIND/NAME"))?,
-        _ => return Err("give KIND NAME or KIND/NAME".to_owned()),
-    };
+fn named_object<'a>(kind: &'a str, name: Option<&'a str>) -> Result<(KindName, &'a str), String> {
+    let both = name.map(|name| (kind, name)).or_else(|| kind.split_once('/'));
+    let (kind, name) = both.ok_or_else(|| format!("'{kind}' must be KIND NAME or KIND/NAME"))?;
     // `kubectl get -o name` adds the group.
     let word = kind.split('.').next().unwrap_or_default().to_lowercase();
     let kind = <KindName as ValueEnum>::from_str(&word, true)
@@ -83,9 +80,12 @@ fn named_object(arguments: &[String]) -> Result<(KindName, &str), String> {
 /// Whose status.
 #[derive(Debug, Clone, Args)]
 pub struct StatusArgs {
-    /// The custom resource: KIND NAME, or KIND/NAME as `kubectl get -o name` prints it.
-    #[arg(required = true, num_args = 1..=2, value_names = ["KIND", "NAME"])]
-    pub object: Vec<String>,
+    /// Kind of the custom resource; or KIND/NAME, as `kubectl get -o name` prints it.
+    #[arg(value_parser = KindWords)]
+    pub kind: String,
+
+    /// Name of the custom resource.
+    pub name: Option<String>,
 
     /// Namespace of the custom resource. Defaults to the namespace of the context, or of the pod.
     #[arg(short, long, env = "STATUS_NAMESPACE", value_name = "NAME")]
@@ -98,6 +98,27 @@ pub struct StatusArgs {
     /// Which API server, as whom.
     #[command(flatten)]
     pub connection: ConnectionArgs,
+}
+
+/// Any text, of which shells complete the kinds.
+#[derive(Clone)]
+struct KindWords;
+
+impl TypedValueParser for KindWords {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        argument: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(KindName::value_variants().iter().filter_map(ValueEnum::to_possible_value)))
+    }
 }
 
 /// Form of the output.

@@ -52,22 +52,3 @@ async fn a_terminated_operator_keeps_finalizers_if_its_namespace_remains() {
     let cart = world.get(MEMCACHED, "cart").await.unwrap();
     assert_eq!(cart["metadata"]["finalizers"], json!(["cache.example.com/finalizer"]));
 }
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_documented_command_removes_the_finalizers_of_a_dead_operator() {
-    let (world, operator) = World::with_operator_at("orphaned-namespace", "baseline").await;
-    going(&world).await;
-    operator.kill().await;
-    let install = include_str!("../../docs/INSTALL.md");
-    let command = install.lines().find(|line| line.starts_with("kubectl patch memcached NAME"));
-    let command = command.expect("INSTALL.md has it");
-    let words: Vec<&str> = command.split_whitespace().skip(1).collect();
-    let namespace = &*world.namespace;
-    let filled = words.iter().map(|word| match *word {
-        "NAME" => "cart",
-        "NAMESPACE" => namespace,
-        word => word.trim_matches('\''),
-    });
-    world.kubectl(&filled.collect::<Vec<_>>()).unwrap();
-    gone(&world).await;
-}
