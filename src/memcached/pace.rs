@@ -375,20 +375,18 @@ impl Turns {
             let since = self.unclaimed.get(key);
             since.is_some_and(|since| now.duration_since(*since) >= UNCLAIMED)
         };
-        let may_have_one = |key: &&ObjectKey| !self.granted.contains_key(*key) && !is_silent(key);
-        let is_first = |key: &&ObjectKey| may_have_one(key) && !self.refused.contains_key(*key);
-        let mut next: Vec<ObjectKey> =
-            self.waiting.iter().filter(is_first).take(free).cloned().collect();
-        if next.len() < free {
-            // Without others, those that were refused try again and say why, the last one last.
-            let mut refused: Vec<_> =
-                self.refused.iter().map(|(key, until)| (until, key)).collect();
-            refused.sort();
-            let keys = refused.into_iter().map(|(_, key)| key);
-            let keys = keys.filter(|key| self.waiting.contains(*key) && may_have_one(key));
-            next.extend(keys.take(free - next.len()).cloned());
-        }
-        if next.contains(key) {
+        let may_have_one = |key: &&ObjectKey| {
+            let has_one = self.granted.contains_key(*key);
+            !has_one && !self.refused.contains_key(*key) && !is_silent(key)
+        };
+        let next: Vec<ObjectKey> =
+            self.waiting.iter().filter(may_have_one).take(free).cloned().collect();
+        // If no other wants the turn, one that was refused tries again with its own backoff, and says why.
+        let tries_again = next.len() < free
+            && self.waiting.contains(key)
+            && self.refused.contains_key(key)
+            && !self.granted.contains_key(key);
+        if next.contains(key) || tries_again {
             self.granted.insert(key.clone(), Turn { since: now, rolling: None });
         } else {
             for key in next {

@@ -130,9 +130,9 @@ async fn reconcile(site: &Website, cx: &Context<Website, Directory>) -> Result<i
 async fn reported(site: Arc<Website>, cx: Context<Website, Directory>) -> Result<Action, Problem> {
     let (children, announced) =
         (reconcile(&site, &cx).await, cx.data().announce(&site, true).await);
-    let outcome = children.and_then(|available| announced.map(|()| available));
     // After a problem, the pods serve as before.
-    let available = outcome.as_ref().ok().copied().or(site.status.available_replicas).unwrap_or(0);
+    let available = children.as_ref().ok().copied().or(site.status.available_replicas).unwrap_or(0);
+    let outcome = children.and_then(|available| announced.map(|()| available));
     let (is_ready, reason, message) = match &outcome {
         Ok(0) => (false, "Starting", "no pod is available yet".to_owned()),
         Ok(_) => (true, "Serving", String::new()),

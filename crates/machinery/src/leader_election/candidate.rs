@@ -18,7 +18,7 @@ const HASTE: f64 = 0.25;
 /// Largest such delay of a leader, as a share of its remaining permission.
 const HURRY: f64 = 0.1;
 /// Longest renewal, as a share of the remaining permission. The rest suffices to check whether it was applied. After a
-/// slower renewal, the next may take all of the remaining permission.
+/// slower renewal, the next may take longer.
 const RENEW_SHARE: f64 = 2.0 / 3.0;
 /// The shortest deadline of a request.
 const LEAST: Duration = Duration::from_millis(250);
@@ -211,8 +211,10 @@ impl Candidate {
         let validity = self.config.validity();
         match self.until.and_then(|until| until.checked_sub(now)) {
             Some(left) => {
-                // A request that is given up too early is sent again and takes as long again.
-                let slow = self.took.mul_f64(1.25).min(left);
+                // A write that is given up too early is sent again and takes as long again.
+                let is_write = matches!(self.asked, Some((Asked::Create | Asked::Update, _)));
+                let took = if is_write { self.took } else { Duration::ZERO };
+                let slow = took.mul_f64(1.25).min(left.saturating_sub(LEAST));
                 left.mul_f64(RENEW_SHARE).max(slow).clamp(LEAST, validity.max(LEAST))
             }
             None => validity.max(LEAST),
@@ -296,6 +298,7 @@ impl Candidate {
             }
             Answer::Lease(..) => self.due = now + self.config.retry_period,
             Answer::Failed { retry_after } => {
+                self.took = Duration::ZERO;
                 // A read shows whether the write was applied.
                 if asked != Asked::Read && !self.giving_up {
                     self.doubt();
