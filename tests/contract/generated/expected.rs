@@ -92,8 +92,9 @@ fn own_label(kind: &str) -> &'static str {
 
 fn usual_labels(kind: &str, name: &str, image: &str) -> Value {
     let of_image = IMAGES.iter().find(|(known, _)| *known == image).map(|(_, version)| *version);
+    let program = if kind == "memcached" { kind } else { name };
     json!({
-        "app.kubernetes.io/name": kind,
+        "app.kubernetes.io/name": program,
         "app.kubernetes.io/instance": name,
         "app.kubernetes.io/version": of_image.unwrap_or("1.6.26-alpine3.19"),
         "app.kubernetes.io/part-of": "workload-operator",
@@ -304,6 +305,7 @@ fn memcached(name: &str, spec: &Value) -> Expected {
     };
     let mut pod = json!({
         "automountServiceAccountToken": false,
+        "nodeSelector": {"kubernetes.io/os": "linux"},
         "securityContext": {"runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [{
             "name": "memcached", "image": image, "imagePullPolicy": "IfNotPresent",
