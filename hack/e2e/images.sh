@@ -22,6 +22,7 @@ read_image_names() {
   EXPORTER_IMAGE=$(grep -A1 'name: MEMCACHED_EXPORTER_IMAGE' <<<"$manifests" | sed -n 's/^ *value: *//p')
   [[ -n $EXPORTER_IMAGE ]] || die 1 "artifacts/default sets no MEMCACHED_EXPORTER_IMAGE"
   APP_IMAGE=$(sed -n 's/^ *image: *//p' artifacts/examples/nginx-app.yaml)
+  SHOP_IMAGE=$(sed -n 's/^ *image: *//p' artifacts/examples/app-production.yaml)
   # With a tag: without one it is `latest`, which a kubelet pulls always, and there is no registry.
   DAEMON_IMAGE=$(sed -n 's/^ *image: *//p' artifacts/examples/syslog.yaml):e2e
 }
@@ -36,6 +37,8 @@ make_images() {
     --add /usr/bin/getent /usr/bin/getent --entrypoint '["/usr/bin/client"]'
   make_from_debian "$APP_IMAGE" /usr/sbin/nginx --add hack/e2e/nginx.conf /etc/nginx/nginx.conf \
     --entrypoint '["/usr/sbin/nginx"]'
+  make_from_debian "$SHOP_IMAGE" /usr/sbin/nginx --add hack/e2e/shop.conf /etc/nginx/nginx.conf \
+    --entrypoint '["/usr/sbin/nginx"]' --user 101
   make_from_debian "$DAEMON_IMAGE" /bin/busybox --entrypoint '["/bin/busybox","syslogd","-n","-O","-"]'
   make_from_debian "$CRASH_IMAGE" /bin/busybox --entrypoint '["/bin/busybox","false"]'
   make_operator
@@ -60,11 +63,11 @@ full_name() {
   esac
 }
 
-# commit NAME ROOT ENTRYPOINT: an image of one folder.
+# commit NAME ROOT ENTRYPOINT [USER]: an image of one folder.
 commit() {
   local container=e2e-${1//[\/:]/-}
   if ! { buildah from --name "$container" scratch && buildah copy "$container" "$2" / &&
-    buildah config --env PATH=/usr/bin:/bin --entrypoint "$3" "$container" &&
+    buildah config --env PATH=/usr/bin:/bin --entrypoint "$3" --user "${4:-0}" "$container" &&
     buildah commit --rm "$container" "$1"; }; then
     die 3 "making image $1 failed: $(tail -n 3 "$DIR/log/images.log")"
   fi
@@ -83,10 +86,10 @@ make_exporter() {
   commit "$EXPORTER_IMAGE" "$DIR/roots/exporter" '["/bin/memcached_exporter"]'
 }
 
-# make_from_debian NAME PROGRAM [--add FILE PLACE] [--entrypoint JSON]: PROGRAM as this machine has
+# make_from_debian NAME PROGRAM [--add FILE PLACE] [--entrypoint JSON] [--user ID]: PROGRAM as this machine has
 # it, with the libraries it asks for.
 make_from_debian() {
-  local name=$1 program=$2 root=$DIR/roots/${1//[\/:]/_} entrypoint='[]' library
+  local name=$1 program=$2 root=$DIR/roots/${1//[\/:]/_} entrypoint='[]' user=0 library
   shift 2
   mkdir -p "$root"/{etc,run,tmp,var/lib/nginx,var/log/nginx}
   chmod 1777 "$root/tmp"
@@ -98,9 +101,10 @@ make_from_debian() {
     case $1 in
       --add) install -D -m 755 "$2" "$root$3" && shift 3 ;;
       --entrypoint) entrypoint=$2 && shift 2 ;;
+      --user) user=$2 && shift 2 ;;
     esac
   done
-  commit "$name" "$root" "$entrypoint"
+  commit "$name" "$root" "$entrypoint" "$user"
 }
 
 make_operator() {

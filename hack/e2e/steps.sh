@@ -127,6 +127,7 @@ show_other_kinds() {
   is "the App by its Service's address" "$(client http "$address" 8080)" "nginx answers"
   is "the App by its Service's name" "$(client http "nginx-app.$EXAMPLES" 8080)" "nginx answers"
   line "App answers" "by Service address $address:8080 and by name"
+  show_shop
   is_ready "$EXAMPLES" genericdaemon/syslog
   expect "$EXAMPLES" pods -l mydomain.com/genericdaemon=syslog '{.items[*].spec.nodeName}' node-a
   kubectl label node node-b logs=true >/dev/null
@@ -134,6 +135,16 @@ show_other_kinds() {
   kubectl label node node-b logs- >/dev/null
   expect "$EXAMPLES" genericdaemon/syslog '{.status.installed}' 1
   line "GenericDaemon follows the nodes' label" "kubectl label node node-b logs=true; logs-"
+}
+
+# The App as one would run it, with its pages in a ConfigMap.
+show_shop() {
+  kubectl -n "$EXAMPLES" create configmap shop --from-literal=index.html='a page of the shop' >/dev/null
+  kubectl -n "$EXAMPLES" apply -f artifacts/examples/app-production.yaml >/dev/null
+  is_ready "$EXAMPLES" app/shop
+  is "the shop by its Service's name" "$(client http "shop.$EXAMPLES" 80)" "shop answers"
+  is "a page from the ConfigMap" "$(client http "shop.$EXAMPLES" 80 /pages/index.html)" "a page of the shop"
+  line "the production App answers" "restricted, 2 pods, a page from its ConfigMap"
 }
 
 # A container whose process exits is named, and the App heals by itself once the image is another one.

@@ -65,7 +65,6 @@ pub const MEMCACHED_OPTIONS: &[&str] = &[
     "slab_automove_ratio=0.8",
     "slab_automove_window=30",
     "lru_crawler_tocrawl=10",
-    "temporary_ttl=61",
     "idle_timeout=0",
     "idle_timeout=600",
     "hot_max_factor=0.2",
@@ -118,8 +117,7 @@ pub fn by_path(path: &str, rng: &mut Rng) -> Option<Value> {
         "spec.exporter.image" => one_of(&["exporter:1", "mine:2"], rng),
         "spec.exporter.resources" => Some(resources(rng)),
         "spec.maxItemSize" => one_of(&["1Mi", "8Mi", "32Mi"], rng),
-        // The schema takes it with most others only.
-        "spec.options[]" => one_of(MEMCACHED_OPTIONS, rng).filter(|one| one != "temporary_ttl=61"),
+        "spec.options[]" => one_of(MEMCACHED_OPTIONS, rng),
         "spec.envs[].name" => one_of(&["A", "B", "C", "LOG_LEVEL", "x.y-z", "_9"], rng),
         "spec.envs[].value" => one_of(&["", "1", "info", "$(A)", "$$(A)", "ü \" \n"], rng),
         "spec.envs[].valueFrom" => Some(source(rng)),
