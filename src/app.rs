@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::controller::{Action, Problem};
 use crate::manager::Context;
@@ -15,15 +15,15 @@ use crate::object::{InternedStr, Meta};
 use crate::workload::child::Desired;
 use crate::workload::condition::{self, Time, Type, Wanted, merge};
 use crate::workload::custom_resource::{Switches, custom, is_paused};
-use crate::workload::deployment::deadline;
+use crate::workload::deployment::with_deadline;
 use crate::workload::labels::{APP_V1, Identity, selector_text};
 use crate::workload::observer::{Inputs, Observer};
+use crate::workload::pod_template::{object, template};
 use crate::workload::reason::Reason;
 use crate::workload::reconciliation::{Found, Reconciliation};
 use crate::workload::services::{Service, ServicePort, ServiceSpec};
 use crate::workload::{
-    BudgetSpec, ChildCondition, Deployment, DeploymentSpec, PodMeta, PodTemplate, REVISIONS,
-    RollingUpdate, Selector, Strategy,
+    BudgetSpec, ChildCondition, Deployment, DeploymentSpec, REVISIONS, RollingUpdate, Strategy,
 };
 
 use pod::{pod, protocol};
@@ -64,37 +64,26 @@ pub struct Children {
 pub fn desired(app: &App) -> Children {
     let identity = identity(app);
     let (labels, selector) = (identity.labels(), identity.selector());
-    let mut deployment = DeploymentSpec {
-        replicas: app.spec.replicas,
-        selector: Selector { match_labels: selector.clone() },
-        strategy: strategy(&app.spec),
-        min_ready_seconds: app.spec.min_ready_seconds.filter(|seconds| *seconds > 0),
-        revision_history_limit: REVISIONS,
-        progress_deadline_seconds: None,
-        template: PodTemplate {
-            metadata: PodMeta { labels: identity.pod_labels(), ..PodMeta::default() },
-            spec: pod(app),
-        },
-        paused: false,
-    };
-    if let Some(settings) = &app.spec.pod {
-        settings.apply(&mut deployment.template, &selector);
-    }
-    deployment.template.inherit(&app.meta.labels);
-    deployment.progress_deadline_seconds = deadline(&deployment);
-    let service = (!app.spec.ports.is_empty()).then(|| Desired {
-        labels: labels.clone(),
-        spec: ServiceSpec {
-            kind: service_type(&app.spec.ports),
-            selector,
-            ports: service_ports(&app.spec.ports),
-            ..ServiceSpec::default()
-        },
+    let deployment = object([
+        ("replicas", json!(app.spec.replicas)),
+        ("selector", json!({ "matchLabels": selector })),
+        ("strategy", json!(strategy(&app.spec))),
+        ("minReadySeconds", json!(app.spec.min_ready_seconds.filter(|seconds| *seconds > 0))),
+        ("revisionHistoryLimit", json!(REVISIONS)),
+        ("template", template(&identity, pod(app), app.spec.pod.as_deref())),
+    ]);
+    let service = (!app.spec.ports.is_empty()).then(|| {
+        let service = object([
+            ("type", json!(service_type(&app.spec.ports))),
+            ("selector", json!(selector)),
+            ("ports", json!(service_ports(&app.spec.ports))),
+        ]);
+        Desired::new(labels.clone(), service)
     });
-    let settings = app.spec.pod_disruption_budget.as_ref();
-    let budget = settings.and_then(|settings| settings.desired(deployment.selector.clone()));
-    let budget = budget.map(|spec| Desired { labels: labels.clone(), spec });
-    Children { deployment: Desired { labels, spec: deployment }, service, budget }
+    let budget = app.spec.pod_disruption_budget.as_ref();
+    let budget = budget.and_then(|settings| settings.desired(&selector));
+    let budget = budget.map(|spec| Desired::new(labels.clone(), spec));
+    Children { deployment: Desired::new(labels, with_deadline(deployment)), service, budget }
 }
 
 /// Returns the strategy of rollouts; `None` leaves it to Kubernetes. With a PersistentVolumeClaim, the
@@ -113,9 +102,8 @@ fn strategy(spec: &Spec) -> Option<Strategy> {
 
 /// Returns `NodePort` if a port requests a node port, else an empty type, which keeps the type that another
 /// client sets.
-fn service_type(ports: &[ServicePort]) -> InternedStr {
-    let is_on_nodes = ports.iter().any(|port| port.node_port != 0);
-    InternedStr::new(if is_on_nodes { "NodePort" } else { "" })
+fn service_type(ports: &[ServicePort]) -> &'static str {
+    if ports.iter().any(|port| port.node_port != 0) { "NodePort" } else { "" }
 }
 
 /// Keeps the type `LoadBalancer` if another client has set it: a load balancer has node ports, too, and a
@@ -123,9 +111,11 @@ fn service_type(ports: &[ServicePort]) -> InternedStr {
 /// again.
 fn keep_type(wanted: &mut Desired<ServiceSpec>, there: Option<&Service>) {
     match there.map(|there| &*there.spec.kind) {
-        Some("LoadBalancer") => wanted.spec.kind = InternedStr::default(),
-        Some("ExternalName") if wanted.spec.kind.is_empty() => {
-            wanted.spec.kind = InternedStr::new("ClusterIP");
+        Some("LoadBalancer") => {
+            wanted.spec.as_object_mut().into_iter().for_each(|spec| drop(spec.remove("type")));
+        }
+        Some("ExternalName") if wanted.spec["type"].is_null() => {
+            wanted.spec["type"] = json!("ClusterIP");
         }
         _ => {}
     }

@@ -22,9 +22,10 @@ use crate::workload::daemon_set::is_tolerable;
 use crate::workload::health::{Health, Level};
 use crate::workload::labels::{GENERIC_DAEMON, Identity};
 use crate::workload::observer::{Inputs, Observer};
+use crate::workload::pod_template::{object, template};
 use crate::workload::reason::Reason;
 use crate::workload::reconciliation::{Found, Reconciliation};
-use crate::workload::{DaemonSet, DaemonSetSpec, PodMeta, PodTemplate, REVISIONS, Selector};
+use crate::workload::{DaemonSet, DaemonSetSpec, REVISIONS};
 
 use pod::pod;
 pub use spec::{HostPath, Spec, Status};
@@ -82,26 +83,18 @@ pub fn desired(daemon: &GenericDaemon) -> Desired<DaemonSetSpec> {
         more: Vec::new(),
         inherited: &daemon.meta.labels,
     };
-    let labels = identity.labels();
-    let mut spec = DaemonSetSpec {
-        selector: Selector { match_labels: identity.selector() },
-        update_strategy: update_strategy(&daemon.spec),
-        min_ready_seconds: daemon.spec.min_ready_seconds.filter(|seconds| *seconds > 0),
-        revision_history_limit: REVISIONS,
-        template: PodTemplate {
-            metadata: PodMeta { labels: identity.pod_labels(), ..PodMeta::default() },
-            spec: pod(daemon),
-        },
-    };
-    if let Some(settings) = &daemon.spec.pod {
-        settings.apply(&mut spec.template, &identity.selector());
-    }
-    spec.template.inherit(&daemon.meta.labels);
-    Desired { labels, spec }
+    let spec = object([
+        ("selector", json!({ "matchLabels": identity.selector() })),
+        ("updateStrategy", update_strategy(&daemon.spec)),
+        ("minReadySeconds", json!(daemon.spec.min_ready_seconds.filter(|seconds| *seconds > 0))),
+        ("revisionHistoryLimit", json!(REVISIONS)),
+        ("template", template(&identity, pod(daemon), daemon.spec.pod.as_deref())),
+    ]);
+    Desired::new(identity.labels(), spec)
 }
 
-/// Returns how pods of a new template replace the old ones; `None` leaves it to Kubernetes.
-fn update_strategy(spec: &Spec) -> Option<Box<Value>> {
+/// Returns how pods of a new template replace the old ones; null leaves it to Kubernetes.
+fn update_strategy(spec: &Spec) -> Value {
     let max_unavailable = spec.max_unavailable.as_ref().filter(|amount| !amount.is_zero());
     let is_set = !spec.update_strategy.is_empty() || max_unavailable.is_some();
     let kind =
@@ -110,7 +103,7 @@ fn update_strategy(spec: &Spec) -> Option<Box<Value>> {
     if let Some(max_unavailable) = max_unavailable {
         strategy["rollingUpdate"] = json!({ "maxUnavailable": max_unavailable });
     }
-    is_set.then(|| Box::new(strategy))
+    if is_set { strategy } else { Value::Null }
 }
 
 // === Status ===
@@ -142,9 +135,10 @@ pub fn status(daemon: &GenericDaemon, found: &Found<'_, DaemonSetSpec>, now: Tim
 
 /// Returns whether node selector, affinity and tolerations are up to date.
 fn is_for_its_nodes(daemon: &GenericDaemon, there: &DaemonSet) -> bool {
-    let (wanted, there) = (desired(daemon).spec.template.spec, &there.spec.template.spec);
-    (&wanted.node_selector, &wanted.affinity, &wanted.tolerations)
-        == (&there.node_selector, &there.affinity, &there.tolerations)
+    let (wanted, there) = (desired(daemon).spec, there.to_value());
+    let is_same =
+        |field: &str| wanted["template"]["spec"][field] == there["template"]["spec"][field];
+    ["nodeSelector", "affinity", "tolerations"].into_iter().all(is_same)
 }
 
 /// Returns the number of nodes where the daemon belongs, and of those where it is up to date and ready.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::client::Client;
 use crate::controller::{Action, Problem};
@@ -19,19 +19,17 @@ use crate::store::Store;
 use crate::workload::child::{ChildSpec, Desired};
 use crate::workload::condition::{self, Time, Type, Wanted, merge};
 use crate::workload::custom_resource::{Switches, custom, is_paused};
-use crate::workload::deployment::deadline;
+use crate::workload::deployment::with_deadline;
 use crate::workload::health::{Health, Level};
 use crate::workload::labels::{self, APP, Identity, MEMCACHED_CR, selector_text};
 use crate::workload::observer::{Inputs, Observer};
 use crate::workload::pod::{BY_MEMCACHED, Pod};
+use crate::workload::pod_template::{object, template};
 use crate::workload::reason::Reason;
 use crate::workload::reconciliation::Reconciliation;
 use crate::workload::sentence::{counted, share};
-use crate::workload::services::{ServicePort, ServiceSpec, TargetPort};
-use crate::workload::{
-    Amount, BudgetSpec, DeploymentSpec, Found, PodMeta, PodTemplate, REVISIONS, RollingUpdate,
-    Selector, Strategy,
-};
+use crate::workload::services::ServiceSpec;
+use crate::workload::{BudgetSpec, DeploymentSpec, Found, REVISIONS};
 
 pub use pace::{Limit, Pace, Rollouts};
 pub use pod::Images;
@@ -86,39 +84,26 @@ pub struct Children {
 /// Returns the owned objects of `memcached` with these images.
 pub fn desired(memcached: &Memcached, images: &Images) -> Children {
     let identity = identity(memcached, Some(&images.memcached));
-    let labels = identity.labels();
-    let mut deployment = DeploymentSpec {
-        replicas: memcached.spec.size,
-        min_ready_seconds: memcached.spec.min_ready_seconds.filter(|seconds| *seconds > 0),
-        revision_history_limit: REVISIONS,
-        progress_deadline_seconds: None,
-        selector: Selector { match_labels: identity.selector() },
+    let (labels, selector) = (identity.labels(), identity.selector());
+    let spec = &memcached.spec;
+    let deployment = object([
+        ("replicas", json!(spec.size)),
+        ("selector", json!({ "matchLabels": selector })),
         // Never more pods than requested, even during an update of the template.
-        strategy: Some(Strategy {
-            kind: InternedStr::new("RollingUpdate"),
-            rolling_update: Some(RollingUpdate {
-                max_surge: Some(Amount::Number(0)),
-                max_unavailable: Some(Amount::Number(1)),
-            }),
-        }),
-        template: PodTemplate {
-            metadata: PodMeta { labels: identity.pod_labels(), ..PodMeta::default() },
-            spec: pod(&memcached.spec, images),
-        },
-        paused: false,
-    };
-    if let Some(settings) = &memcached.spec.pod {
-        settings.apply(&mut deployment.template, &identity.selector());
-    }
-    deployment.template.inherit(&memcached.meta.labels);
-    deployment.progress_deadline_seconds = deadline(&deployment);
-    let settings = memcached.spec.pod_disruption_budget.as_ref();
-    let budget = settings.and_then(|settings| settings.desired(deployment.selector.clone()));
-    let budget = budget.map(|spec| Desired { labels: labels.clone(), spec });
+        (
+            "strategy",
+            json!({ "type": "RollingUpdate", "rollingUpdate": { "maxSurge": 0, "maxUnavailable": 1 } }),
+        ),
+        ("minReadySeconds", json!(spec.min_ready_seconds.filter(|seconds| *seconds > 0))),
+        ("revisionHistoryLimit", json!(REVISIONS)),
+        ("template", template(&identity, pod(spec, images), spec.pod.as_deref())),
+    ]);
+    let budget = spec.pod_disruption_budget.as_ref();
+    let budget = budget.and_then(|settings| settings.desired(&selector));
     Children {
-        deployment: Desired { labels: labels.clone(), spec: deployment },
-        service: Desired { labels, spec: service(memcached) },
-        budget,
+        deployment: Desired::new(labels.clone(), with_deadline(deployment)),
+        budget: budget.map(|spec| Desired::new(labels.clone(), spec)),
+        service: Desired::new(labels, service(spec, &selector)),
     }
 }
 
@@ -137,20 +122,11 @@ fn identity<'a>(memcached: &'a Memcached, image: Option<&'a InternedStr>) -> Ide
     Identity { kind, program, label, name, image, more, inherited }
 }
 
-fn service(memcached: &Memcached) -> ServiceSpec {
-    ServiceSpec {
-        cluster_ip: InternedStr::new("None"),
-        selector: selector(memcached),
-        ports: [ServicePort {
-            port: memcached.spec.port(),
-            protocol: InternedStr::new("TCP"),
-            name: InternedStr::new(MEMCACHED),
-            target_port: Some(TargetPort::Name(InternedStr::new(MEMCACHED))),
-            ..ServicePort::default()
-        }]
-        .into(),
-        ..ServiceSpec::default()
-    }
+fn service(spec: &Spec, selector: &Labels) -> Value {
+    let port = json!({
+        "port": spec.port(), "protocol": "TCP", "name": MEMCACHED, "targetPort": MEMCACHED,
+    });
+    json!({ "clusterIP": "None", "selector": selector, "ports": [port] })
 }
 
 // === Status ===

@@ -139,7 +139,7 @@ show_other_kinds() {
 
 # The App as one would run it, with its pages in a ConfigMap.
 show_shop() {
-  kubectl -n "$EXAMPLES" create configmap shop --from-literal=index.html='a page of the shop' >/dev/null
+  kubectl -n "$EXAMPLES" create configmap shop --from-literal=index.html=$'a page of the shop\n' >/dev/null
   kubectl -n "$EXAMPLES" apply -f artifacts/examples/app-production.yaml >/dev/null
   is_ready "$EXAMPLES" app/shop
   is "the shop by its Service's name" "$(client http "shop.$EXAMPLES" 80)" "shop answers"

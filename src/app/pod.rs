@@ -7,47 +7,42 @@ use serde_json::{Map, Value, json};
 use super::{App, Spec};
 use crate::object::InternedStr;
 use crate::workload::container::{pull_policy, security};
-use crate::workload::pod_template::without_empty;
+use crate::workload::pod_template::{object, without_empty};
 use crate::workload::services::{ServicePort, TargetPort};
-use crate::workload::{Container, ContainerPort, ContainerSecurity, PodSecurity, PodSpec, Seccomp};
 
-pub(super) fn pod(app: &App) -> PodSpec {
-    let (volumes, volume_mounts) = volumes(&app.spec.volumes);
-    let fs_group = fs_group(&app.spec);
-    let container = Container {
-        name: app.meta.key.name().clone(),
-        image: app.spec.image.clone(),
-        image_pull_policy: pull_policy(&app.spec.image_pull_policy),
-        command: app.spec.command.clone(),
-        args: app.spec.args.clone(),
-        ports: container_ports(&app.spec.ports),
-        env: app.spec.envs.clone(),
-        resources: app.spec.resources.clone(),
-        readiness_probe: probe(app.spec.readiness_probe.as_deref()),
-        liveness_probe: probe(app.spec.liveness_probe.as_deref()),
-        startup_probe: probe(app.spec.startup_probe.as_deref()),
-        volume_mounts,
-        security_context: Some(Box::new(ContainerSecurity {
-            seccomp_profile: Some(Seccomp { kind: InternedStr::new("RuntimeDefault") }),
-            ..security(&app.spec.security_profile, app.spec.run_as_user)
-        })),
-        ..Container::default()
-    };
-    PodSpec {
-        containers: [container].into(),
-        volumes,
-        security_context: fs_group.map(|_| PodSecurity {
-            fs_group,
-            // Otherwise a large volume would be traversed at each start.
-            fs_group_change_policy: InternedStr::new("OnRootMismatch"),
-            ..PodSecurity::default()
-        }),
-        // Without its own ServiceAccount, it does not need the API server.
-        automount_service_account_token: app.spec.service_account_name.is_empty().then_some(false),
-        enable_service_links: Some(false),
-        service_account_name: app.spec.service_account_name.clone(),
-        ..PodSpec::default()
-    }
+pub(super) fn pod(app: &App) -> Value {
+    let spec = &app.spec;
+    let (volumes, volume_mounts) = volumes(&spec.volumes);
+    let mut security = security(&spec.security_profile, spec.run_as_user);
+    security["seccompProfile"] = json!({ "type": "RuntimeDefault" });
+    let container = object([
+        ("name", json!(app.meta.key.name())),
+        ("image", json!(spec.image)),
+        ("imagePullPolicy", json!(pull_policy(&spec.image_pull_policy))),
+        ("command", json!(spec.command)),
+        ("args", json!(spec.args)),
+        ("ports", json!(container_ports(&spec.ports))),
+        ("env", json!(spec.envs)),
+        ("resources", json!(spec.resources)),
+        ("readinessProbe", probe(spec.readiness_probe.as_deref())),
+        ("livenessProbe", probe(spec.liveness_probe.as_deref())),
+        ("startupProbe", probe(spec.startup_probe.as_deref())),
+        ("volumeMounts", json!(volume_mounts)),
+        ("securityContext", security),
+    ]);
+    // Otherwise a large volume would be traversed at each start.
+    let group = fs_group(spec)
+        .map(|group| json!({ "fsGroup": group, "fsGroupChangePolicy": "OnRootMismatch" }));
+    // Without its own ServiceAccount, it does not need the API server.
+    let token = spec.service_account_name.is_empty().then_some(false);
+    object([
+        ("containers", json!([container])),
+        ("volumes", json!(volumes)),
+        ("securityContext", json!(group)),
+        ("automountServiceAccountToken", json!(token)),
+        ("enableServiceLinks", json!(false)),
+        ("serviceAccountName", json!(spec.service_account_name)),
+    ])
 }
 
 /// Returns the group of the volumes. Without it, only root could write to a volume that belongs to root.
@@ -57,12 +52,12 @@ fn fs_group(spec: &Spec) -> Option<i64> {
 }
 
 /// Returns a probe as the API server stores it: without a delay of 0.
-fn probe(wanted: Option<&Value>) -> Option<Box<Value>> {
-    let mut probe = without_empty(wanted?);
+fn probe(wanted: Option<&Value>) -> Value {
+    let mut probe = wanted.map(without_empty).unwrap_or_default();
     if let Some(fields) = probe.as_object_mut() {
         fields.retain(|_, value| *value != json!(0));
     }
-    Some(Box::new(probe))
+    probe
 }
 
 /// Returns the volumes of the pod and the mounts of the container.
@@ -82,7 +77,7 @@ fn volumes(all: &[Value]) -> (Box<[Value]>, Box<[Value]>) {
 
 /// Returns the ports on which the container listens, by number and protocol. A target that is a name becomes
 /// the name of a container port with the number of the Service's port.
-fn container_ports(ports: &[ServicePort]) -> Box<[ContainerPort]> {
+fn container_ports(ports: &[ServicePort]) -> Vec<Value> {
     let mut by_number: BTreeMap<(i32, InternedStr), InternedStr> = BTreeMap::new();
     for port in ports {
         let (number, name) = match &port.target_port {
@@ -95,10 +90,14 @@ fn container_ports(ports: &[ServicePort]) -> Box<[ContainerPort]> {
             *known = name;
         }
     }
-    let ports = by_number.into_iter();
-    ports
-        .map(|((container_port, protocol), name)| ContainerPort { container_port, protocol, name })
-        .collect()
+    let port = |((number, protocol), name): ((i32, InternedStr), InternedStr)| {
+        object([
+            ("containerPort", json!(number)),
+            ("protocol", json!(protocol)),
+            ("name", json!(name)),
+        ])
+    };
+    by_number.into_iter().map(port).collect()
 }
 
 /// Returns the port's protocol, or the default of the schema if it has none.

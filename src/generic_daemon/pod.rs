@@ -9,68 +9,55 @@
 use serde_json::{Value, json};
 
 use super::{GenericDaemon, HostPath};
-use crate::object::{InternedStr, Labels};
+use crate::object::InternedStr;
 use crate::workload::container::{pull_policy, security};
 use crate::workload::labels::fnv1a;
-use crate::workload::{
-    Affinity, Container, MatchExpression, NodeAffinity, NodeSelector, NodeSelectorTerm,
-    PodSecurity, PodSpec, Seccomp,
-};
+use crate::workload::pod_template::object;
 
 /// The container's name.
 const DAEMON: &str = "daemon";
 
 /// Returns a pod without token or privilege escalation, and with the allowed directories of the node only. The
 /// image chooses its user, because many daemons must be root.
-pub(super) fn pod(daemon: &GenericDaemon) -> PodSpec {
-    let image = &daemon.spec.image;
-    let (volumes, volume_mounts) = volumes(&daemon.spec.host_paths);
-    let container = Container {
-        name: InternedStr::new(DAEMON),
-        image: image.clone(),
-        image_pull_policy: pull_policy(&daemon.spec.image_pull_policy),
-        command: daemon.spec.command.clone(),
-        args: daemon.spec.args.clone(),
-        env: daemon.spec.envs.clone(),
-        resources: daemon.spec.resources.clone(),
-        volume_mounts,
-        security_context: Some(Box::new(security(
-            &daemon.spec.security_profile,
-            daemon.spec.run_as_user,
-        ))),
-        ..Container::default()
-    };
-    let (node_selector, affinity) = nodes(daemon.spec.label.as_deref());
-    PodSpec {
-        containers: [container].into(),
-        volumes,
-        security_context: Some(PodSecurity {
-            seccomp_profile: Some(Seccomp { kind: InternedStr::new("RuntimeDefault") }),
-            ..PodSecurity::default()
-        }),
-        automount_service_account_token: Some(false),
-        enable_service_links: Some(false),
-        node_selector,
-        affinity,
-        ..PodSpec::default()
-    }
+pub(super) fn pod(daemon: &GenericDaemon) -> Value {
+    let spec = &daemon.spec;
+    let (volumes, volume_mounts) = volumes(&spec.host_paths);
+    let container = object([
+        ("name", json!(DAEMON)),
+        ("image", json!(spec.image)),
+        ("imagePullPolicy", json!(pull_policy(&spec.image_pull_policy))),
+        ("command", json!(spec.command)),
+        ("args", json!(spec.args)),
+        ("env", json!(spec.envs)),
+        ("resources", json!(spec.resources)),
+        ("volumeMounts", json!(volume_mounts)),
+        ("securityContext", security(&spec.security_profile, spec.run_as_user)),
+    ]);
+    let (node_selector, affinity) = nodes(spec.label.as_deref());
+    object([
+        ("containers", json!([container])),
+        ("volumes", json!(volumes)),
+        ("securityContext", json!({ "seccompProfile": { "type": "RuntimeDefault" } })),
+        ("automountServiceAccountToken", json!(false)),
+        ("enableServiceLinks", json!(false)),
+        ("nodeSelector", node_selector),
+        ("affinity", affinity),
+    ])
 }
 
-/// Returns the requirements for nodes with the label. They are a node selector where it can express the label,
-/// because `kubectl get daemonset` shows it.
-fn nodes(label: Option<&str>) -> (Labels, Option<Affinity>) {
+/// Returns the node selector and the affinity for nodes with the label. A node selector is preferred where it can
+/// express the label, because `kubectl get daemonset` shows it.
+fn nodes(label: Option<&str>) -> (Value, Value) {
     match label.map(|label| label.split_once('=').ok_or(label)) {
-        None => (Labels::default(), None),
-        Some(Ok(pair)) => ([pair].into_iter().collect(), None),
+        None => (Value::Null, Value::Null),
+        Some(Ok((key, value))) => (json!({ key: value }), Value::Null),
         Some(Err(key)) => {
-            let exists = MatchExpression {
-                key: InternedStr::new(key),
-                operator: InternedStr::new("Exists"),
-                values: Box::default(),
-            };
-            let term = NodeSelectorTerm { match_expressions: [exists].into() };
-            let required = Some(NodeSelector { node_selector_terms: [term].into() });
-            (Labels::default(), Some(Affinity { node_affinity: Some(NodeAffinity { required }) }))
+            let term = json!({ "matchExpressions": [{ "key": key, "operator": "Exists" }] });
+            let required = json!({ "nodeSelectorTerms": [term] });
+            let affinity = json!({
+                "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": required },
+            });
+            (Value::Null, affinity)
         }
     }
 }

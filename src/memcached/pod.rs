@@ -2,14 +2,12 @@
 
 use std::cmp::Ordering;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{DEFAULT_PORT, Exporter, MEMCACHED, Settings, Spec};
 use crate::object::{InternedStr, Quantity};
-use crate::workload::{
-    Capabilities, Container, ContainerPort, ContainerSecurity, PodSecurity, PodSpec, Resources,
-    Seccomp,
-};
+use crate::workload::Resources;
+use crate::workload::pod_template::object;
 
 /// Any non-root user works; this is the usual one.
 const USER: i64 = 1001;
@@ -88,84 +86,70 @@ impl Spec {
 }
 
 /// Returns a pod that Pod Security `restricted` admits.
-pub(super) fn pod(spec: &Spec, images: &Images) -> PodSpec {
+pub(super) fn pod(spec: &Spec, images: &Images) -> Value {
     let exporter = images.exporter.as_ref().map(|image| exporter(spec, image));
-    PodSpec {
-        containers: [memcached(spec, &images.memcached)].into_iter().chain(exporter).collect(),
-        security_context: Some(PodSecurity {
-            run_as_non_root: Some(true),
-            seccomp_profile: Some(Seccomp { kind: InternedStr::new("RuntimeDefault") }),
-            ..PodSecurity::default()
-        }),
+    let containers = [memcached(spec, &images.memcached)].into_iter().chain(exporter);
+    json!({
+        "containers": containers.collect::<Vec<_>>(),
+        "securityContext": { "runAsNonRoot": true, "seccompProfile": { "type": "RuntimeDefault" } },
         // Clusters can have nodes of other systems, where the images do not run.
-        node_selector: [("kubernetes.io/os", "linux")].into_iter().collect(),
+        "nodeSelector": { "kubernetes.io/os": "linux" },
         // Neither program calls the API server.
-        automount_service_account_token: Some(false),
-        enable_service_links: Some(false),
-        ..PodSpec::default()
-    }
+        "automountServiceAccountToken": false,
+        "enableServiceLinks": false,
+    })
 }
 
-fn memcached(spec: &Spec, image: &InternedStr) -> Container {
+fn memcached(spec: &Spec, image: &str) -> Value {
     let port = spec.port();
-    let mut command = texts(&["memcached", "-m=64", "-o", "modern", "-v"]);
+    let mut command = ["memcached", "-m=64", "-o", "modern", "-v"].map(str::to_owned).to_vec();
     if port != DEFAULT_PORT {
-        command.extend([InternedStr::new("-p"), InternedStr::from(port.to_string())]);
+        command.extend(["-p".to_owned(), port.to_string()]);
     }
-    Container {
-        name: InternedStr::new(MEMCACHED),
-        image: image.clone(),
-        image_pull_policy: InternedStr::new("IfNotPresent"),
-        command: command.into(),
-        args: arguments(spec).into_iter().map(InternedStr::from).collect(),
-        ports: [tcp(MEMCACHED, port)].into(),
-        resources: resources(spec),
-        readiness_probe: (spec.readiness_probe != "None")
-            .then(|| Box::new(json!({ "tcpSocket": { "port": MEMCACHED } }))),
-        security_context: Some(Box::new(restricted(USER))),
-        ..Container::default()
-    }
+    let probe =
+        (spec.readiness_probe != "None").then(|| json!({ "tcpSocket": { "port": MEMCACHED } }));
+    object([
+        ("name", json!(MEMCACHED)),
+        ("image", json!(image)),
+        ("imagePullPolicy", json!("IfNotPresent")),
+        ("command", json!(command)),
+        ("args", json!(arguments(spec))),
+        ("ports", json!([tcp(MEMCACHED, port)])),
+        ("resources", json!(resources(spec))),
+        ("readinessProbe", json!(probe)),
+        ("securityContext", restricted(USER)),
+    ])
 }
 
 /// Returns the container that exports the metrics of the instance in the same pod.
-fn exporter(spec: &Spec, image: &InternedStr) -> Container {
+fn exporter(spec: &Spec, image: &str) -> Value {
     let resources = spec.exporter.as_ref().and_then(|exporter| exporter.resources.as_ref());
-    Container {
-        name: InternedStr::new(EXPORTER),
-        image: image.clone(),
-        image_pull_policy: InternedStr::new("IfNotPresent"),
-        args: [InternedStr::from(format!("--memcached.address=localhost:{}", spec.port()))].into(),
-        ports: [tcp(METRICS, EXPORTER_PORT)].into(),
+    json!({
+        "name": EXPORTER,
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "args": [format!("--memcached.address=localhost:{}", spec.port())],
+        "ports": [tcp(METRICS, EXPORTER_PORT)],
         // memcached_exporter 0.16.0 needs 18 MiB, and 3 ms of processor time per scrape (of 500).
-        resources: filled(resources, "10m", (mebibytes(32), mebibytes(64))),
-        security_context: Some(Box::new(restricted(NOBODY))),
-        ..Container::default()
-    }
+        "resources": filled(resources, "10m", (mebibytes(32), mebibytes(64))),
+        "securityContext": restricted(NOBODY),
+    })
 }
 
-fn tcp(name: &str, container_port: i32) -> ContainerPort {
-    ContainerPort {
-        container_port,
-        protocol: InternedStr::new("TCP"),
-        name: InternedStr::new(name),
-    }
+fn tcp(name: &str, container_port: i32) -> Value {
+    json!({ "containerPort": container_port, "protocol": "TCP", "name": name })
 }
 
 /// Returns the security settings that Pod Security `restricted` requires.
-fn restricted(user: i64) -> ContainerSecurity {
-    ContainerSecurity {
-        run_as_non_root: Some(true),
-        run_as_user: Some(user),
-        allow_privilege_escalation: Some(false),
+fn restricted(user: i64) -> Value {
+    json!({
+        "runAsNonRoot": true,
+        "runAsUser": user,
+        "allowPrivilegeEscalation": false,
         // Neither program writes a file.
-        read_only_root_filesystem: Some(true),
-        capabilities: Some(Capabilities { drop: texts(&["ALL"]).into() }),
-        ..ContainerSecurity::default()
-    }
-}
-
-fn texts(words: &[&str]) -> Vec<InternedStr> {
-    words.iter().map(|word| InternedStr::new(word)).collect()
+        "readOnlyRootFilesystem": true,
+        "capabilities": { "drop": ["ALL"] },
+    })
 }
 
 /// Returns the arguments after the command.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::de::{
     Deserialize, DeserializeOwned, Deserializer, Error, IgnoredAny, MapAccess, Visitor,
 };
-use serde::ser::Serialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::{KINDS, labels};
@@ -21,10 +21,8 @@ use crate::object::{
 /// of a DNS subdomain and a DNS label. Users can write any text into an owner reference.
 const LONGEST: usize = 253 + 1 + 63;
 
-/// The part of a child's `spec` that the operator sets and compares. Decoding skips everything else.
-pub trait ChildSpec:
-    Clone + Debug + Default + Eq + Serialize + DeserializeOwned + Send + Sync + 'static
-{
+/// The part of a child's `spec` that the operator reads, apart from the comparison with the desired state.
+pub trait ChildSpec: Clone + Debug + Default + DeserializeOwned + Send + Sync + 'static {
     /// The kind of child.
     const KIND: Kind;
 
@@ -35,22 +33,23 @@ pub trait ChildSpec:
     type Status: Clone + Debug + Default + DeserializeOwned + Send + Sync + 'static;
 
     /// Returns JSON patch operations, the last position of a list first, that remove what is `foreign` (see
-    /// [`Foreign`]) in the stored object and unwanted, although the API server accepts it.
-    fn unwanted(&self, _stored: &Child<Self>, _foreign: Foreign<'_>) -> Vec<Value> {
+    /// [`Foreign`]) in the stored spec and unwanted beside the desired one, although the API server accepts it.
+    fn unwanted(_wanted: &Value, _stored: &Value, _foreign: Foreign<'_>) -> Vec<Value> {
         Vec::new()
     }
 }
 
-/// Desired state of a child.
+/// Desired state of a child, whose `spec` has a part `S` that the operator reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Desired<S> {
     /// The labels of the child itself.
     pub labels: Labels,
     /// Its spec.
-    pub spec: S,
+    pub spec: Value,
+    read: PhantomData<fn() -> S>,
 }
 
-/// A stored child: the parts that the operator reads.
+/// A stored child. Its spec is compared as JSON, in every field that is desired.
 ///
 /// An object is foreign if no custom resource of its name controls it. A former child without a controller is not
 /// foreign. Of a foreign object, only the key, identity and owner are kept, however large it is.
@@ -60,7 +59,11 @@ pub struct Child<S: ChildSpec> {
     /// Metadata.
     #[serde(rename = "metadata")]
     pub meta: Meta<Own>,
-    /// Fields that the operator may have set. Empty if it is foreign.
+    /// Its spec as the API server sent it; `None` if it is foreign.
+    #[serde(rename = "spec", skip_serializing_if = "Option::is_none")]
+    pub json: Option<Box<RawValue>>,
+    /// The part of its spec that the operator reads. Empty if it is foreign.
+    #[serde(skip)]
     pub spec: S,
     /// Its status, as Kubernetes reports it.
     #[serde(skip)]
@@ -74,16 +77,20 @@ pub enum Own {}
 // === impl Desired ===
 
 impl<S: ChildSpec> Desired<S> {
+    /// Returns a child with these labels and this spec.
+    pub fn new(labels: Labels, spec: Value) -> Desired<S> {
+        Desired { labels, spec, read: PhantomData }
+    }
+
     /// Applies the child of the object that `cx` reconciles, unless it is as desired. Returns the child.
     ///
     /// # Errors
     /// Those of [`Context::ensure_with`].
     pub async fn ensure<V: Resource>(&self, cx: &Context<V>) -> Result<Arc<Child<S>>, Problem> {
-        let unwanted =
-            |stored: &Child<S>, foreign: Foreign<'_>| self.spec.unwanted(stored, foreign);
+        let unwanted = |stored: &Child<S>, foreign: Foreign<'_>| self.unwanted(stored, foreign);
         let is_known = |there: &Child<S>| labels::are_of_same(&there.meta.labels, &self.labels);
-        let options = Self::options(&unwanted).adopt(&is_known);
-        cx.ensure_with(self.to_apply(cx.key()), options).await
+        let options = EnsureOptions::default().immutable(S::IMMUTABLE).unwanted(&unwanted);
+        cx.ensure_with(self.to_apply(cx.key()), options.adopt(&is_known)).await
     }
 
     /// Returns whether a child is as desired.
@@ -95,15 +102,13 @@ impl<S: ChildSpec> Desired<S> {
         cx: &Context<V>,
         child: &Child<S>,
     ) -> Result<bool, Problem> {
-        let unwanted =
-            |stored: &Child<S>, foreign: Foreign<'_>| self.spec.unwanted(stored, foreign);
-        cx.is_ensured(self.to_apply(cx.key()), Self::options(&unwanted), child)
+        let unwanted = |stored: &Child<S>, foreign: Foreign<'_>| self.unwanted(stored, foreign);
+        let options = EnsureOptions::default().immutable(S::IMMUTABLE).unwanted(&unwanted);
+        cx.is_ensured(self.to_apply(cx.key()), options, child)
     }
 
-    fn options<'a>(
-        unwanted: &'a (dyn Fn(&Child<S>, Foreign<'_>) -> Vec<Value> + Send + Sync),
-    ) -> EnsureOptions<'a, Child<S>> {
-        EnsureOptions::default().immutable(S::IMMUTABLE).unwanted(unwanted)
+    fn unwanted(&self, stored: &Child<S>, foreign: Foreign<'_>) -> Vec<Value> {
+        S::unwanted(&self.spec, &stored.to_value(), foreign)
     }
 
     /// Returns the object to apply for the custom resource under `key`.
@@ -113,6 +118,14 @@ impl<S: ChildSpec> Desired<S> {
 }
 
 // === impl Child ===
+
+impl<S: ChildSpec> Child<S> {
+    /// Returns its spec; null if it is foreign.
+    pub fn to_value(&self) -> Value {
+        let read = |json: &RawValue| serde_json::from_str(json.get()).unwrap_or_default();
+        self.json.as_deref().map(read).unwrap_or_default()
+    }
+}
 
 impl<S: ChildSpec> Object for Child<S> {
     type Keep = Own;
@@ -153,13 +166,13 @@ impl<'de, S: ChildSpec> Visitor<'de> for ChildVisitor<S> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Child<S>, A::Error> {
-        let (mut meta, mut spec, mut status) = (None::<Meta<Own>>, None::<S>, None);
+        let (mut meta, mut json, mut status) = (None::<Meta<Own>>, None::<Box<RawValue>>, None);
         while let Some(field) = map.next_key()? {
             // The API server sends the metadata first. Fields before it are decoded and dropped at the end.
             let foreign = meta.as_ref().is_some_and(is_foreign);
             match field {
                 Field::Metadata => meta = Some(map.next_value()?),
-                Field::Spec if !foreign => spec = Some(map.next_value()?),
+                Field::Spec if !foreign => json = map.next_value()?,
                 Field::Status if !foreign => status = map.next_value::<Option<S::Status>>()?,
                 Field::Spec | Field::Status | Field::Other => {
                     map.next_value::<IgnoredAny>()?;
@@ -169,9 +182,16 @@ impl<'de, S: ChildSpec> Visitor<'de> for ChildVisitor<S> {
         let meta = meta.ok_or_else(|| A::Error::missing_field("metadata"))?;
         if is_foreign(&meta) {
             let meta = reduced(meta);
-            return Ok(Child { meta, spec: S::default(), status: S::Status::default() });
+            return Ok(Child {
+                meta,
+                json: None,
+                spec: S::default(),
+                status: S::Status::default(),
+            });
         }
-        Ok(Child { meta, spec: spec.unwrap_or_default(), status: status.unwrap_or_default() })
+        let spec = json.as_deref().map(|json| serde_json::from_str(json.get())).transpose();
+        let spec = spec.map_err(A::Error::custom)?.unwrap_or_default();
+        Ok(Child { meta, json, spec, status: status.unwrap_or_default() })
     }
 }
 

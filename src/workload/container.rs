@@ -1,111 +1,11 @@
-//! Containers, their environment variables and resources.
+//! Fields of containers: environment variables, resources and security.
 
 use kube::KubeSchema;
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::object::{InternedStr, Quantity};
 use crate::schema;
-
-/// A container.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct Container {
-    /// Name, the key of the list.
-    pub name: InternedStr,
-    /// Image.
-    pub image: InternedStr,
-    /// Image pull policy.
-    #[serde(skip_serializing_if = "str::is_empty")]
-    pub image_pull_policy: InternedStr,
-    /// The program and its arguments, in place of the image's. Compared as a whole, as in the API.
-    #[serde(skip_serializing_if = "<[InternedStr]>::is_empty")]
-    pub command: Box<[InternedStr]>,
-    /// The arguments after the command. Compared as a whole, as in the API.
-    #[serde(skip_serializing_if = "<[InternedStr]>::is_empty")]
-    pub args: Box<[InternedStr]>,
-    /// Ports, by number and protocol.
-    #[serde(skip_serializing_if = "<[ContainerPort]>::is_empty")]
-    pub ports: Box<[ContainerPort]>,
-    /// Environment variables, by name.
-    #[serde(skip_serializing_if = "<[EnvVar]>::is_empty")]
-    pub env: Box<[EnvVar]>,
-    /// Requests and limits of resources.
-    #[serde(skip_serializing_if = "Resources::is_empty")]
-    pub resources: Resources,
-    /// Condition under which it counts as ready.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub readiness_probe: Option<Box<Value>>,
-    /// Condition under which it is restarted.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub liveness_probe: Option<Box<Value>>,
-    /// Condition under which it counts as started.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub startup_probe: Option<Box<Value>>,
-    /// Mounts of volumes, by path.
-    #[serde(skip_serializing_if = "<[Value]>::is_empty")]
-    pub volume_mounts: Box<[Value]>,
-    /// Security context.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub security_context: Option<Box<ContainerSecurity>>,
-    /// Actions before the container ends.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub lifecycle: Option<Box<Value>>,
-}
-
-/// A port on which a container listens.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct ContainerPort {
-    /// The number.
-    pub container_port: i32,
-    /// `TCP`, `UDP` or `SCTP`.
-    pub protocol: InternedStr,
-    /// A name that a Service can use.
-    #[serde(skip_serializing_if = "str::is_empty")]
-    pub name: InternedStr,
-}
-
-/// The security context of a container.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct ContainerSecurity {
-    /// True if the kubelet refuses to run the container as root.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub run_as_non_root: Option<bool>,
-    /// User ID of the processes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub run_as_user: Option<i64>,
-    /// True if its processes can gain more privileges than they have.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub allow_privilege_escalation: Option<bool>,
-    /// True if the container cannot write to its root filesystem.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub read_only_root_filesystem: Option<bool>,
-    /// Linux capabilities.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub capabilities: Option<Capabilities>,
-    /// Allowed system calls.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub seccomp_profile: Option<Seccomp>,
-}
-
-/// A seccomp profile.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Seccomp {
-    /// `RuntimeDefault`, or another client's choice.
-    #[serde(rename = "type", default)]
-    pub kind: InternedStr,
-}
-
-/// Linux capabilities.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Capabilities {
-    /// Dropped capabilities.
-    #[serde(skip_serializing_if = "<[InternedStr]>::is_empty")]
-    pub drop: Box<[InternedStr]>,
-}
 
 /// An environment variable.
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -326,18 +226,19 @@ fn divisor<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Quantity
 /// no capabilities. An image that begins as root, as nginx does, then does not start
 /// (`chown("/var/cache/nginx/client_temp", 101) failed (1: Operation not permitted)`). Only the user knows the
 /// needs of the image and can choose the profile `Restricted`.
-pub(crate) fn security(profile: &str, run_as_user: Option<i64>) -> ContainerSecurity {
-    let restricted = profile == "Restricted";
-    ContainerSecurity {
-        run_as_non_root: restricted.then_some(true),
-        run_as_user,
-        allow_privilege_escalation: Some(false),
-        capabilities: restricted.then(|| Capabilities { drop: [InternedStr::new("ALL")].into() }),
-        ..ContainerSecurity::default()
+pub(crate) fn security(profile: &str, run_as_user: Option<i64>) -> Value {
+    let mut context = json!({ "allowPrivilegeEscalation": false });
+    if profile == "Restricted" {
+        context["runAsNonRoot"] = json!(true);
+        context["capabilities"] = json!({ "drop": ["ALL"] });
     }
+    if let Some(user) = run_as_user {
+        context["runAsUser"] = json!(user);
+    }
+    context
 }
 
 /// Returns the policy in the spec, or `IfNotPresent`, whatever the image's tag is.
-pub(crate) fn pull_policy(named: &InternedStr) -> InternedStr {
-    if named.is_empty() { InternedStr::new("IfNotPresent") } else { named.clone() }
+pub(crate) fn pull_policy(named: &str) -> &str {
+    if named.is_empty() { "IfNotPresent" } else { named }
 }

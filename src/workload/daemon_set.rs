@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::child::{Child, ChildSpec};
@@ -11,32 +11,37 @@ use super::diagnostics::Ask;
 use super::evidence::{Answer, Nodes};
 use super::health::{Context, Health, Level, Workload};
 use super::pod_state::Trouble;
-use super::pod_template::{PodSpec, PodTemplate, Selector};
+use super::pod_template::{PodTemplate, Selector, unwanted_sources};
 use super::progress::Progress;
 use super::reason::Reason;
 use super::sentence::{counted, join, share};
 use crate::manager::Foreign;
-use crate::object::{Kind, Labels};
+use crate::object::{InternedStr, Kind, Labels};
 
 /// An existing DaemonSet.
 pub type DaemonSet = Child<DaemonSetSpec>;
 
-/// The part of a DaemonSet that the operator sets.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// The part of a DaemonSet that the operator reads.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct DaemonSetSpec {
     /// Selector of the pods. Immutable.
     pub selector: Selector,
     /// Replacement of old pods by those of a new template.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub update_strategy: Option<Box<Value>>,
+    pub update_strategy: Option<UpdateStrategy>,
     /// Seconds for which a pod must be ready before it counts as available.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub min_ready_seconds: Option<i32>,
-    /// Number of old templates that are kept.
-    pub revision_history_limit: i32,
     /// The template of each pod.
     pub template: PodTemplate,
+}
+
+/// Replacement of old pods by those of a new template.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct UpdateStrategy {
+    /// `RollingUpdate` or `OnDelete`.
+    #[serde(rename = "type")]
+    pub kind: InternedStr,
 }
 
 /// The status that the DaemonSet controller reports. Each number counts nodes.
@@ -78,21 +83,20 @@ impl ChildSpec for DaemonSetSpec {
 
     /// Removes node requirements of other managers if none are desired, because the daemon belongs on every
     /// node that its spec selects.
-    fn unwanted(&self, stored: &DaemonSet, foreign: Foreign<'_>) -> Vec<Value> {
-        const SELECTOR: &str = "/spec/template/spec/nodeSelector";
-        const AFFINITY: &str = "/spec/template/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution";
-        let (wanted, there) = (&self.template.spec, &stored.spec.template.spec);
-        let required = |pod: &PodSpec| {
-            let affinity =
-                pod.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
-            affinity.is_some_and(|affinity| affinity.required.is_some())
+    fn unwanted(wanted: &Value, stored: &Value, foreign: Foreign<'_>) -> Vec<Value> {
+        const SELECTOR: &str = "/template/spec/nodeSelector";
+        const AFFINITY: &str =
+            "/template/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution";
+        let is_there = |spec: &Value, path: &str| {
+            spec.pointer(path).is_some_and(|value| !value.is_null() && *value != json!({}))
         };
-        let selects = wanted.node_selector.is_empty() && !there.node_selector.is_empty();
-        let requires = !required(wanted) && required(there);
-        let all = [(SELECTOR, selects), (AFFINITY, requires)];
-        let left = all.into_iter().filter(|(path, is_left)| *is_left && foreign(path));
-        let mut operations = self.template.unwanted(&stored.spec.template, foreign);
-        operations.extend(left.map(|(path, _)| json!({ "op": "remove", "path": path })));
+        let mut operations = unwanted_sources(wanted, stored, foreign);
+        for path in [SELECTOR, AFFINITY] {
+            let at = format!("/spec{path}");
+            if !is_there(wanted, path) && is_there(stored, path) && foreign(&at) {
+                operations.push(json!({ "op": "remove", "path": at }));
+            }
+        }
         operations
     }
 }
@@ -201,8 +205,7 @@ impl Health {
 
 /// Returns whether pods of an older template run until a user deletes them.
 fn is_on_delete(daemon_set: &DaemonSet) -> bool {
-    let strategy = daemon_set.spec.update_strategy.as_deref();
-    strategy.is_some_and(|strategy| strategy["type"] == "OnDelete")
+    daemon_set.spec.update_strategy.as_ref().is_some_and(|strategy| strategy.kind == "OnDelete")
 }
 
 /// Returns the longest time of a rollout without progress: as for a Deployment, because Kubernetes has no deadline

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::child::{Child, ChildSpec};
 use super::condition::{Status, Time};
 use super::health::{Context, Health, Level, Workload};
 use super::pod_state::Trouble;
-use super::pod_template::{PodTemplate, Selector};
+use super::pod_template::{PodTemplate, Selector, unwanted_sources};
 use super::reason::Reason;
 use super::sentence::{counted, share};
 use crate::manager::Foreign;
@@ -21,29 +21,21 @@ use crate::schema;
 /// An existing Deployment.
 pub type Deployment = Child<DeploymentSpec>;
 
-/// The part of a Deployment that the operator sets.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// The part of a Deployment that the operator reads.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct DeploymentSpec {
     /// The number of pods.
     pub replicas: i32,
     /// Selector of the pods. Immutable.
     pub selector: Selector,
-    /// Replacement of old pods by those of a new template.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub strategy: Option<Strategy>,
     /// Seconds for which a pod must be ready before it counts as available.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub min_ready_seconds: Option<i32>,
-    /// Number of old templates that are kept.
-    pub revision_history_limit: i32,
     /// Seconds without progress after which the Deployment controller reports a failure.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub progress_deadline_seconds: Option<i32>,
     /// The template of each pod.
     pub template: PodTemplate,
-    /// True if a user has paused its rollouts. Read, never set.
-    #[serde(skip_serializing)]
+    /// True if a user has paused its rollouts.
     pub paused: bool,
 }
 
@@ -157,11 +149,15 @@ const DEADLINE: i64 = 600;
 /// Reasons of a Deployment's condition Progressing while no rollout is running.
 const NO_ROLLOUT: [&str; 2] = ["NewReplicaSetAvailable", "DeploymentPaused"];
 
-/// Returns `progressDeadlineSeconds`, or `None` for Kubernetes' default.
-pub(crate) fn deadline(spec: &DeploymentSpec) -> Option<i32> {
-    let recreates = spec.strategy.as_ref().is_some_and(|strategy| strategy.kind == "Recreate");
-    let seconds = longest_start(&spec.template, spec.min_ready_seconds, recreates);
-    (seconds > DEADLINE).then(|| i32::try_from(seconds).unwrap_or(i32::MAX))
+/// Adds `progressDeadlineSeconds` to a desired spec, unless Kubernetes' default is enough.
+pub(crate) fn with_deadline(mut spec: Value) -> Value {
+    let read = DeploymentSpec::deserialize(&spec).unwrap_or_default();
+    let recreates = spec["strategy"]["type"] == "Recreate";
+    let seconds = longest_start(&read.template, read.min_ready_seconds, recreates);
+    if seconds > DEADLINE {
+        spec["progressDeadlineSeconds"] = json!(i32::try_from(seconds).unwrap_or(i32::MAX));
+    }
+    spec
 }
 
 /// Returns the seconds that a pod can take to start: 600 plus the time for startup and readiness probes,
@@ -181,8 +177,8 @@ impl ChildSpec for DeploymentSpec {
     const IMMUTABLE: &'static [&'static str] = &["spec.selector"];
     type Status = DeploymentStatus;
 
-    fn unwanted(&self, stored: &Deployment, foreign: Foreign<'_>) -> Vec<Value> {
-        self.template.unwanted(&stored.spec.template, foreign)
+    fn unwanted(wanted: &Value, stored: &Value, foreign: Foreign<'_>) -> Vec<Value> {
+        unwanted_sources(wanted, stored, foreign)
     }
 }
 

@@ -41,12 +41,9 @@ pub(crate) mod fixtures;
 
 pub use child::{Child, ChildSpec, Desired, Own};
 pub use condition::{Condition, Status, Time, Type, Wanted};
-pub use container::{
-    Capabilities, Container, ContainerPort, ContainerSecurity, EnvVar, FieldRef, KeyRef,
-    Quantities, ResourceRef, Resources, Seccomp, ValueSource,
-};
+pub use container::{EnvVar, FieldRef, KeyRef, Quantities, ResourceRef, Resources, ValueSource};
 pub use custom_resource::{Custom, PAUSED, Switches};
-pub use daemon_set::{DaemonSet, DaemonSetSpec, DaemonSetStatus};
+pub use daemon_set::{DaemonSet, DaemonSetSpec, DaemonSetStatus, UpdateStrategy};
 pub use deployment::{
     Amount, ChildCondition, Deployment, DeploymentSpec, DeploymentStatus, REVISIONS, RollingUpdate,
     Strategy,
@@ -58,10 +55,7 @@ pub use labels::MANAGER;
 pub use observer::Observer;
 pub use pod::{BY_MEMCACHED, Pod, PodLabels};
 pub use pod_state::{NodeState, PodState, Trouble};
-pub use pod_template::{
-    Affinity, MatchExpression, NodeAffinity, NodeSelector, NodeSelectorTerm, PodMeta, PodSecurity,
-    PodSettings, PodSpec, PodTemplate, Selector,
-};
+pub use pod_template::{Container, PodSettings, PodSpec, PodTemplate, ProbeTimes, Selector};
 pub use progress::{Progress, completed, reported};
 pub use reason::{Action, Reason};
 pub use reconciliation::{Found, refused};

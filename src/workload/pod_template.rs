@@ -7,144 +7,54 @@ use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::container::{Container, Seccomp, unless_zero};
-use super::labels::union;
+use super::container::unless_zero;
+use super::labels::{Identity, union};
 use crate::manager::Foreign;
 use crate::object::{InternedStr, Labels};
 use crate::schema;
 use crate::schema::parts::{SecretName, Toleration, TopologySpreadConstraint};
 
-/// `spec.template`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// The part of a pod template that the operator reads.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct PodTemplate {
-    /// The metadata of each pod.
-    pub metadata: PodMeta,
     /// The spec of each pod.
     pub spec: PodSpec,
 }
 
-/// The metadata of a pod template.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct PodMeta {
-    /// The labels of each pod.
-    pub labels: Labels,
-    /// The annotations of each pod.
-    #[serde(skip_serializing_if = "Labels::is_empty")]
-    pub annotations: Labels,
-}
-
-/// The spec of a pod.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// The part of a pod's spec that the operator reads.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct PodSpec {
-    /// Containers, by name.
+    /// Containers.
     pub containers: Box<[Container]>,
-    /// The security context of all containers.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub security_context: Option<PodSecurity>,
-    /// True if the ServiceAccount's token is mounted.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub automount_service_account_token: Option<bool>,
-    /// Labels that the node must have.
-    #[serde(skip_serializing_if = "Labels::is_empty")]
-    pub node_selector: Labels,
-    /// Further requirements on the node.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub affinity: Option<Affinity>,
-    /// Tolerations of taints. Compared as a whole, as in the API.
-    #[serde(skip_serializing_if = "<[Value]>::is_empty")]
+    /// Tolerations of taints.
     pub tolerations: Box<[Value]>,
-    /// Topology spread constraints, by topology key and effect.
-    #[serde(skip_serializing_if = "<[Value]>::is_empty")]
-    pub topology_spread_constraints: Box<[Value]>,
-    /// PriorityClass.
-    #[serde(skip_serializing_if = "str::is_empty")]
-    pub priority_class_name: InternedStr,
-    /// Secrets for registries, by name.
-    #[serde(skip_serializing_if = "<[Value]>::is_empty")]
-    pub image_pull_secrets: Box<[Value]>,
-    /// Volumes, by name.
-    #[serde(skip_serializing_if = "<[Value]>::is_empty")]
-    pub volumes: Box<[Value]>,
-    /// ServiceAccount.
-    #[serde(skip_serializing_if = "str::is_empty")]
-    pub service_account_name: InternedStr,
     /// Seconds between SIGTERM and SIGKILL.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub termination_grace_period_seconds: Option<i64>,
-    /// True if the containers get environment variables for each Service.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub enable_service_links: Option<bool>,
 }
 
-/// The security context of a pod.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// The part of a container that the operator reads.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct PodSecurity {
-    /// True if the kubelet refuses to run anything as root.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub run_as_non_root: Option<bool>,
-    /// Allowed system calls.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub seccomp_profile: Option<Seccomp>,
-    /// Group of the volumes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub fs_group: Option<i64>,
-    /// Policy for changing the ownership of volumes to that group.
-    #[serde(skip_serializing_if = "str::is_empty")]
-    pub fs_group_change_policy: InternedStr,
+pub struct Container {
+    /// Name, the key of the list.
+    pub name: InternedStr,
+    /// Image.
+    pub image: InternedStr,
+    /// Condition under which it counts as ready.
+    pub readiness_probe: Option<ProbeTimes>,
+    /// Condition under which it counts as started.
+    pub startup_probe: Option<ProbeTimes>,
 }
 
-/// `spec.affinity`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// The times of a probe, in seconds; `None` is Kubernetes' default.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Affinity {
-    /// Affinity to nodes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub node_affinity: Option<NodeAffinity>,
-}
-
-/// Requirements on a pod's node.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct NodeAffinity {
-    /// Requirements that the node must meet.
-    #[serde(
-        rename = "requiredDuringSchedulingIgnoredDuringExecution",
-        skip_serializing_if = "Option::is_none"
-    )]
-    pub required: Option<NodeSelector>,
-}
-
-/// Terms of which one must match. One owner sets all of them (the list is atomic in the API).
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct NodeSelector {
-    /// The terms.
-    pub node_selector_terms: Box<[NodeSelectorTerm]>,
-}
-
-/// Expressions that must all match.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct NodeSelectorTerm {
-    /// Expressions about labels.
-    pub match_expressions: Box<[MatchExpression]>,
-}
-
-/// A requirement on a node's label.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct MatchExpression {
-    /// The label.
-    pub key: InternedStr,
-    /// `Exists`, `In`, …
-    pub operator: InternedStr,
-    /// The values, if the operator takes any.
-    #[serde(skip_serializing_if = "<[InternedStr]>::is_empty")]
-    pub values: Box<[InternedStr]>,
+pub struct ProbeTimes {
+    initial_delay_seconds: Option<u64>,
+    period_seconds: Option<u64>,
+    failure_threshold: Option<u64>,
 }
 
 /// `spec.selector`.
@@ -214,62 +124,88 @@ pub struct PodSettings {
 // === impl PodTemplate ===
 
 impl PodTemplate {
-    /// Removes sources of variables for which a value is desired. The API server accepts a source in addition
-    /// to an empty value, and the source takes precedence.
-    pub(crate) fn unwanted(&self, stored: &PodTemplate, foreign: Foreign<'_>) -> Vec<Value> {
-        let mut operations = Vec::new();
-        for (at, container) in stored.spec.containers.iter().enumerate() {
-            let wanted = self.spec.containers.iter().find(|wanted| wanted.name == container.name);
-            for (number, variable) in container.env.iter().enumerate() {
-                let path = format!("/spec/template/spec/containers/{at}/env/{number}/valueFrom");
-                let mut values = wanted.into_iter().flat_map(|wanted| &wanted.env);
-                let is_wanted =
-                    values.any(|value| value.name == variable.name && value.value_from.is_none());
-                if is_wanted && variable.value_from.is_some() && foreign(&path) {
-                    operations.push(json!({ "op": "remove", "path": path }));
-                }
-            }
-        }
-        operations
-    }
-
-    /// Adds labels of the custom resource. Labels that the kind or its user has set take precedence.
-    pub(crate) fn inherit(&mut self, labels: &Labels) {
-        self.metadata.labels = union(labels, &self.metadata.labels);
-    }
-
     /// Returns the longest time until a container's startup probe has failed, plus the delay of its readiness
     /// probe.
     pub(crate) fn starting(&self) -> Duration {
-        let seconds =
-            |probe: &Value, field: &str, default: u64| probe[field].as_u64().unwrap_or(default);
         // The defaults of Kubernetes (k8s.io/kubernetes/pkg/apis/core/v1/defaults.go).
         let starting = |container: &Container| {
-            let startup = container.startup_probe.as_deref().map_or(0, |probe| {
-                let period = seconds(probe, "periodSeconds", 10);
-                let failures = seconds(probe, "failureThreshold", 3);
-                seconds(probe, "initialDelaySeconds", 0)
-                    .saturating_add(period.saturating_mul(failures))
+            let startup = container.startup_probe.map_or(0, |probe| {
+                let (period, failures) = (probe.period_seconds, probe.failure_threshold);
+                let checks = period.unwrap_or(10).saturating_mul(failures.unwrap_or(3));
+                probe.initial_delay_seconds.unwrap_or(0).saturating_add(checks)
             });
-            let readiness = container.readiness_probe.as_deref();
-            startup.saturating_add(readiness.map_or(0, |p| seconds(p, "initialDelaySeconds", 0)))
+            let delay = container.readiness_probe.and_then(|probe| probe.initial_delay_seconds);
+            startup.saturating_add(delay.unwrap_or(0))
         };
         let longest = self.spec.containers.iter().map(starting).max().unwrap_or(0);
         Duration::from_secs(longest.min(MOST_SECONDS))
     }
 }
 
+/// Returns the pod template of a kind: `pod` with the settings of the custom resource, and its labels. What the kind
+/// itself sets takes precedence.
+pub(crate) fn template(
+    identity: &Identity<'_>,
+    mut pod: Value,
+    settings: Option<&PodSettings>,
+) -> Value {
+    let default = PodSettings::default();
+    let settings = settings.unwrap_or(&default);
+    settings.apply(&mut pod, &identity.selector());
+    let labels = union(identity.inherited, &union(&settings.labels, &identity.pod_labels()));
+    let annotations = json!(settings.annotations);
+    let metadata = object([("labels", json!(labels)), ("annotations", annotations)]);
+    json!({ "metadata": metadata, "spec": pod })
+}
+
+/// Returns operations that remove sources of variables for which a value is desired. The API server accepts a source
+/// in addition to an empty value, and the source takes precedence.
+pub(crate) fn unwanted_sources(wanted: &Value, stored: &Value, foreign: Foreign<'_>) -> Vec<Value> {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let containers = |spec: &Value| list(&spec["template"]["spec"]["containers"]);
+    let wanted = containers(wanted);
+    let mut operations = Vec::new();
+    for (at, container) in containers(stored).iter().enumerate() {
+        let Some(wanted) = wanted.iter().find(|wanted| wanted["name"] == container["name"]) else {
+            continue;
+        };
+        let values = list(&wanted["env"]);
+        for (number, variable) in list(&container["env"]).iter().enumerate() {
+            let path = format!("/spec/template/spec/containers/{at}/env/{number}/valueFrom");
+            let is_wanted =
+                |value: &Value| value["name"] == variable["name"] && value["valueFrom"].is_null();
+            let is_unwanted = !variable["valueFrom"].is_null() && values.iter().any(is_wanted);
+            if is_unwanted && foreign(&path) {
+                operations.push(json!({ "op": "remove", "path": path }));
+            }
+        }
+    }
+    operations
+}
+
+/// Returns an object of those fields that are neither null nor empty.
+pub(crate) fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
+    let is_set = |value: &Value| match value {
+        Value::Null => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Array(list) => !list.is_empty(),
+        Value::Object(map) => !map.is_empty(),
+        Value::Bool(_) | Value::Number(_) => true,
+    };
+    let fields = fields.into_iter().filter(|(_, value)| is_set(value));
+    fields.map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
 // === impl PodSettings ===
 
 impl PodSettings {
-    /// Adds the settings to the pods of `template`, which `selector` selects. Settings of the kind take
-    /// precedence.
-    pub(crate) fn apply(&self, template: &mut PodTemplate, selector: &Labels) {
-        let (metadata, pod) = (&mut template.metadata, &mut template.spec);
-        metadata.labels = union(&self.labels, &metadata.labels);
-        metadata.annotations = union(&self.annotations, &metadata.annotations);
-        pod.node_selector = union(&self.node_selector, &pod.node_selector);
-        pod.tolerations = self.tolerations.iter().map(without_empty).collect();
+    /// Adds the settings to a pod that `selector` selects. The kind's node selector takes precedence.
+    fn apply(&self, pod: &mut Value, selector: &Labels) {
+        for (key, value) in self.node_selector.iter() {
+            if pod["nodeSelector"][key.as_str()].is_null() {
+                pod["nodeSelector"][key.as_str()] = json!(value);
+            }
+        }
         // Pods of an older template do not count, because they will be deleted and the new pods would be
         // uneven. Nodes with taints that the pod does not tolerate do not count either.
         let spread = |constraint: &Value| {
@@ -279,16 +215,22 @@ impl PodSettings {
             constraint["nodeTaintsPolicy"] = json!("Honor");
             constraint
         };
-        pod.topology_spread_constraints =
-            self.topology_spread_constraints.iter().map(spread).collect();
-        pod.priority_class_name.clone_from(&self.priority_class_name);
-        pod.image_pull_secrets.clone_from(&self.image_pull_secrets);
-        pod.termination_grace_period_seconds = self.termination_grace_period_seconds;
-        pod.enable_service_links = Some(self.enable_service_links);
+        let tolerations: Vec<Value> = self.tolerations.iter().map(without_empty).collect();
+        let spread: Vec<Value> = self.topology_spread_constraints.iter().map(spread).collect();
+        let Value::Object(set) = object([
+            ("tolerations", json!(tolerations)),
+            ("topologySpreadConstraints", json!(spread)),
+            ("priorityClassName", json!(self.priority_class_name)),
+            ("imagePullSecrets", json!(self.image_pull_secrets)),
+            ("terminationGracePeriodSeconds", json!(self.termination_grace_period_seconds)),
+            ("enableServiceLinks", json!(self.enable_service_links)),
+        ]) else {
+            return;
+        };
+        pod.as_object_mut().into_iter().for_each(|pod| pod.extend(set.clone()));
         if let Some(seconds) = self.pre_stop_sleep_seconds {
-            let lifecycle = json!({ "preStop": { "sleep": { "seconds": seconds } } });
-            for container in &mut pod.containers {
-                container.lifecycle = Some(Box::new(lifecycle.clone()));
+            for container in pod["containers"].as_array_mut().into_iter().flatten() {
+                container["lifecycle"] = json!({ "preStop": { "sleep": { "seconds": seconds } } });
             }
         }
     }
@@ -308,14 +250,20 @@ pub(crate) fn without_empty(part: &Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::Container;
 
     #[test]
     fn settings_are_added_and_never_replace_what_the_kind_sets() {
-        let mut template = PodTemplate::default();
-        template.metadata.labels = [("app", "memcached")].into_iter().collect();
-        template.spec.node_selector = [("logs", "true")].into_iter().collect();
-        template.spec.containers = [Container::default()].into();
+        let inherited = [("app", "theirs"), ("team", "theirs"), ("cost", "c")];
+        let inherited: Labels = inherited.into_iter().collect();
+        let identity = Identity {
+            kind: "memcached",
+            program: "memcached",
+            label: "a",
+            name: "b",
+            image: None,
+            more: vec![("app", "memcached")],
+            inherited: &inherited,
+        };
         let settings: PodSettings = serde_json::from_value(json!({
             "labels": {"app": "mine", "team": "a"},
             "nodeSelector": {"logs": "false", "disk": "ssd"},
@@ -326,14 +274,11 @@ mod tests {
             "preStopSleepSeconds": 5,
         }))
         .unwrap();
-        settings.apply(&mut template, &[("a", "b")].into_iter().collect());
-        template
-            .inherit(&[("app", "theirs"), ("team", "theirs"), ("cost", "c")].into_iter().collect());
-        let made = serde_json::to_value(&template).unwrap();
-        assert_eq!(
-            made["metadata"]["labels"],
-            json!({"app": "memcached", "team": "a", "cost": "c"})
-        );
+        let pod = json!({"nodeSelector": {"logs": "true"}, "containers": [{"name": "a"}]});
+        let made = template(&identity, pod, Some(&settings));
+        let labels = &made["metadata"]["labels"];
+        let found = ["app", "team", "cost"].map(|key| labels[key].as_str());
+        assert_eq!(found, [Some("memcached"), Some("a"), Some("c")]);
         assert_eq!(made["spec"]["nodeSelector"], json!({"logs": "true", "disk": "ssd"}));
         let spread = &made["spec"]["topologySpreadConstraints"][0];
         assert_eq!(spread["labelSelector"], json!({"matchLabels": {"a": "b"}}));

@@ -1,4 +1,4 @@
-//! Services and PodDisruptionBudgets: the fields that the operator sets, and those that can conflict with them.
+//! Services and PodDisruptionBudgets: their ports and bounds, and what can conflict with them.
 
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use super::child::{Child, ChildSpec};
 use super::deployment::Amount;
-use super::pod_template::Selector;
 use crate::manager::Foreign;
 use crate::object::{InternedStr, Kind, Labels};
 use crate::schema;
@@ -14,26 +13,13 @@ use crate::schema;
 /// An existing Service.
 pub type Service = Child<ServiceSpec>;
 
-/// The part of a Service that the operator sets. The Service gets exactly these ports. Kubernetes assigns
-/// clusterIP (unless `None`) and nodePorts (unless requested).
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+/// The part of a Service that the operator reads.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
 pub struct ServiceSpec {
-    /// `NodePort`, or empty to keep the current type.
-    #[serde(rename = "type", skip_serializing_if = "str::is_empty")]
+    /// `ClusterIP`, `NodePort`, `LoadBalancer` or `ExternalName`.
+    #[serde(rename = "type")]
     pub kind: InternedStr,
-    /// `None` for a headless Service, or empty to keep the current value. Immutable. From an existing Service,
-    /// only `None` is read.
-    #[serde(
-        rename = "clusterIP",
-        skip_serializing_if = "str::is_empty",
-        deserialize_with = "headless"
-    )]
-    pub cluster_ip: InternedStr,
-    /// Labels of the pods that the Service routes to.
-    pub selector: Labels,
-    /// Ports, by number and protocol.
-    pub ports: Box<[ServicePort]>,
 }
 
 /// A port of the Service.
@@ -96,20 +82,23 @@ impl ChildSpec for ServiceSpec {
 
     /// Removes unwanted ports. If no other port remains, a desired port replaces the first one, because only
     /// a headless Service can have no ports.
-    fn unwanted(&self, stored: &Service, foreign: Foreign<'_>) -> Vec<Value> {
+    fn unwanted(wanted: &Value, stored: &Value, foreign: Foreign<'_>) -> Vec<Value> {
+        let ports = |spec: &Value| spec["ports"].as_array().cloned().unwrap_or_default();
+        let (wanted, stored) = (ports(wanted), ports(stored));
         let path = |at: usize| format!("/spec/ports/{at}");
-        let wanted = |port: &ServicePort| {
-            self.ports.iter().any(|p| (p.port, &p.protocol) == (port.port, &port.protocol))
+        let is_wanted = |port: &Value| {
+            wanted.iter().any(|p| p["port"] == port["port"] && p["protocol"] == port["protocol"])
         };
-        let goes = |(at, port): &(usize, &ServicePort)| !wanted(port) && foreign(&path(*at));
-        let going: Vec<_> = stored.spec.ports.iter().enumerate().rev().filter(goes).collect();
-        let none_is_left = going.len() == stored.spec.ports.len();
+        let goes = |(at, port): &(usize, &Value)| !is_wanted(port) && foreign(&path(*at));
+        let going: Vec<_> = stored.iter().enumerate().rev().filter(goes).collect();
+        let none_is_left = going.len() == stored.len();
         let cleared = going.into_iter().map(|(at, port)| {
-            match self.ports.first().filter(|_| none_is_left && at == 0) {
+            match wanted.first().filter(|_| none_is_left && at == 0) {
                 // The API server decides by the name which node port to keep. Without the target port, it would lead
                 // elsewhere until the apply.
                 Some(wanted) => {
-                    let value = ServicePort { name: port.name.clone(), ..wanted.clone() };
+                    let mut value = wanted.clone();
+                    value["name"] = port["name"].clone();
                     json!({ "op": "replace", "path": path(at), "value": value })
                 }
                 None => json!({ "op": "remove", "path": path(at) }),
@@ -140,12 +129,6 @@ fn target_port<'de, D: serde::Deserializer<'de>>(
     }))
 }
 
-/// Ignores an assigned address, which differs for each Service.
-fn headless<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<InternedStr, D::Error> {
-    let address = Option::<InternedStr>::deserialize(deserializer)?.unwrap_or_default();
-    Ok(if address == "None" { address } else { InternedStr::default() })
-}
-
 // === PodDisruptionBudgets ===
 
 /// An existing PodDisruptionBudget.
@@ -161,22 +144,9 @@ pub struct BudgetSettings {
     pub max_unavailable: Option<Amount>,
 }
 
-/// The part of a PodDisruptionBudget that the operator sets.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub struct BudgetSpec {
-    /// Selector of the pods.
-    pub selector: Selector,
-    /// Pods that a drain can evict at a time.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_unavailable: Option<Amount>,
-    /// `AlwaysAllow`: a pod that is not ready blocks no drain.
-    #[serde(skip_serializing_if = "str::is_empty")]
-    pub unhealthy_pod_eviction_policy: InternedStr,
-    /// Pods that a drain must leave. Never set; see `unwanted`.
-    #[serde(skip_serializing)]
-    pub min_available: Option<Amount>,
-}
+/// A PodDisruptionBudget's spec, of which the operator reads nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+pub struct BudgetSpec {}
 
 impl ChildSpec for BudgetSpec {
     const KIND: Kind =
@@ -185,20 +155,22 @@ impl ChildSpec for BudgetSpec {
     type Status = Unread;
 
     /// Removes the other bound, because the API server refuses both. Its error names only the whole spec.
-    fn unwanted(&self, stored: &PodDisruptionBudget, foreign: Foreign<'_>) -> Vec<Value> {
+    fn unwanted(_: &Value, stored: &Value, foreign: Foreign<'_>) -> Vec<Value> {
         const PATH: &str = "/spec/minAvailable";
-        let is_unwanted = stored.spec.min_available.is_some() && foreign(PATH);
+        let is_unwanted = !stored["minAvailable"].is_null() && foreign(PATH);
         is_unwanted.then(|| json!({ "op": "remove", "path": PATH })).into_iter().collect()
     }
 }
 
 impl BudgetSettings {
     /// Returns the budget of the pods that `selector` selects, if there is a limit.
-    pub(crate) fn desired(&self, selector: Selector) -> Option<BudgetSpec> {
-        let max_unavailable = self.max_unavailable.clone().filter(|amount| !amount.is_zero());
-        max_unavailable.as_ref()?;
-        let unhealthy_pod_eviction_policy = InternedStr::new("AlwaysAllow");
-        let min_available = None;
-        Some(BudgetSpec { selector, max_unavailable, unhealthy_pod_eviction_policy, min_available })
+    pub(crate) fn desired(&self, selector: &Labels) -> Option<Value> {
+        let max_unavailable = self.max_unavailable.as_ref().filter(|amount| !amount.is_zero())?;
+        Some(json!({
+            "selector": { "matchLabels": selector },
+            "maxUnavailable": max_unavailable,
+            // A pod that is not ready blocks no drain.
+            "unhealthyPodEvictionPolicy": "AlwaysAllow",
+        }))
     }
 }

@@ -249,7 +249,7 @@ impl Effects {
         match self.kind.as_str() {
             "App" => {
                 let children = app::desired(&serde_json::from_value(object).unwrap());
-                let template = serde_json::to_value(&children.deployment.spec.template).unwrap();
+                let template = children.deployment.spec["template"].clone();
                 (template, format!("{children:?}"))
             }
             "Memcached" => {
@@ -257,12 +257,12 @@ impl Effects {
                 let settings = memcached::Settings::default();
                 let images = memcached::Images::chosen(&object.spec, &settings).unwrap();
                 let children = memcached::desired(&object, &images);
-                let template = serde_json::to_value(&children.deployment.spec.template).unwrap();
+                let template = children.deployment.spec["template"].clone();
                 (template, format!("{children:?}"))
             }
             "GenericDaemon" => {
                 let child = generic_daemon::desired(&serde_json::from_value(object).unwrap());
-                (serde_json::to_value(&child.spec.template).unwrap(), format!("{child:?}"))
+                (child.spec["template"].clone(), format!("{child:?}"))
             }
             kind => panic!("no children of {kind} are known here"),
         }

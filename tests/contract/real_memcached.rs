@@ -44,15 +44,16 @@ impl Instance {
     async fn start(program: &Path, spec: &Value) -> Result<Instance, String> {
         let object = json!({"metadata": {"name": "a", "namespace": "b"}, "spec": spec});
         let object: Memcached = serde_json::from_value(object).unwrap();
-        let template = desired(&object, &Images::of("memcached:1")).deployment.spec.template;
-        let container = &template.spec.containers[0];
-        let limit = serde_json::to_value(&container.resources).unwrap()["limits"]["memory"].clone();
+        let spec = desired(&object, &Images::of("memcached:1")).deployment.spec;
+        let container = &spec["template"]["spec"]["containers"][0];
+        let limit = &container["resources"]["limits"]["memory"];
         let limit = Quantity::new(limit.as_str().unwrap()).millis().unwrap() / 1000;
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("socket");
-        let arguments = container.command.iter().skip(1).chain(container.args.iter());
+        let words = |field: &str| container[field].as_array().unwrap().iter();
+        let arguments = words("command").skip(1).chain(words("args"));
         let mut child = Command::new(program)
-            .args(arguments.map(ToString::to_string))
+            .args(arguments.map(|word| word.as_str().unwrap()))
             .args(["-u", "root", "-s"])
             .arg(&socket)
             .stderr(Stdio::piped())

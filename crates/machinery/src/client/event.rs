@@ -1,10 +1,11 @@
 //! One frame of a watch: `{"type": …, "object": …}`.
 //!
-//! The API server always sends the type first, so serde decodes the object in the same pass; in another order it
-//! buffers the object.
+//! The API server always sends the type first, so serde decodes the object in the same pass. A frame in another order
+//! is decoded again in this one.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 
 use super::error::{Error, mismatch, shape};
 use super::status::Status;
@@ -59,8 +60,27 @@ pub(super) fn decode<V: DeserializeOwned>(frame: &[u8]) -> Result<WatchEvent<V>,
             })
         }
         Ok(Frame::Error(status)) => Err(status.into_error(500, None)),
-        Err(_) => undecodable::<V>(frame),
+        Err(_) => match type_first(frame) {
+            Some(ordered) => decode(&ordered),
+            None => undecodable::<V>(frame),
+        },
     }
+}
+
+/// Returns a frame with its type before its object; `None` if it has this order, or is no frame. Serde buffers an object
+/// that comes first, and a view with raw JSON cannot be decoded from a buffer.
+#[cold]
+fn type_first(frame: &[u8]) -> Option<Vec<u8>> {
+    #[derive(Deserialize)]
+    struct Parts<'a> {
+        #[serde(rename = "type", borrow)]
+        kind: &'a RawValue,
+        #[serde(borrow)]
+        object: &'a RawValue,
+    }
+    let Parts { kind, object } = serde_json::from_slice(frame).ok()?;
+    let is_after = kind.get().as_ptr() > object.get().as_ptr();
+    is_after.then(|| format!("{{\"type\":{kind},\"object\":{object}}}").into_bytes())
 }
 
 /// Identifies the object of a mismatched frame.

@@ -21,7 +21,6 @@ use super::Context;
 use super::compared::{Canonical, deviations, hash, hex, project, remove_nulls};
 use super::context::Labelled;
 use super::managed_fields::{Foreign, Unwanted, conflict_if_another};
-use super::shown::Shown;
 use super::throttle::WINDOW;
 use super::wiring::{WiringError, view};
 use crate::client::{self, Deletion, Preconditions, Propagation};
@@ -38,14 +37,6 @@ pub struct EnsureOptions<'a, C> {
 
 /// Returns whether an uncontrolled object belonged to the owner.
 type Known<'a, C> = &'a (dyn Fn(&C) -> bool + Send + Sync);
-
-/// A desired owned object that has not been compared with its view.
-pub(super) struct Draft {
-    key: ObjectKey,
-    body: Value,
-    hash: u64,
-    record: String,
-}
 
 /// A desired owned object.
 pub(super) struct Desired {
@@ -202,20 +193,13 @@ impl<V: Resource, D> Context<V, D> {
         C: Resource + Serialize,
     {
         let children = self.children::<C>()?;
-        let draft = self.draft::<C>(desired)?;
-        if !children.covers(&draft.key) {
-            let (kind, key) = (C::kind().kind, &draft.key);
+        let desired = self.desired::<C>(desired)?;
+        if !children.covers(&desired.key) {
+            let (kind, key) = (C::kind().kind, &desired.key);
             let what = format!("{kind} {key} is in a namespace that the program does not watch");
             return Err(Problem::forbidden("ErrNotWatched", what));
         }
-        let child = children.get(&draft.key);
-        if let Some(child) = &child
-            && self.is_in_place(&draft, options, &**child)
-        {
-            return Ok(child.clone());
-        }
-        let desired = self.complete::<C>(draft)?;
-        match child {
+        match children.get(&desired.key) {
             Some(child) => self.ensure_existing(&children, &desired, options, (child, false)).await,
             None => self.create_child(&children, &desired, options).await,
         }
@@ -234,11 +218,7 @@ impl<V: Resource, D> Context<V, D> {
     where
         C: Resource + Serialize,
     {
-        let draft = self.draft::<C>(desired)?;
-        if self.is_in_place(&draft, options, child) {
-            return Ok(true);
-        }
-        let desired = self.complete::<C>(draft)?;
+        let desired = self.desired::<C>(desired)?;
         let is_accepted = is_accepted(&options.different(&desired, child)?, child);
         let is_own = self.owns(child);
         Ok(is_own && is_accepted && is_applied(&desired, child))
@@ -510,7 +490,10 @@ impl<V: Resource, D> Context<V, D> {
     }
 
     /// Completes the desired state of a caller.
-    pub(super) fn draft<C: Resource>(&self, mut desired: Value) -> Result<Draft, Problem> {
+    pub(super) fn desired<C>(&self, mut desired: Value) -> Result<Desired, Problem>
+    where
+        C: Resource + Serialize,
+    {
         if (C::kind().group, C::kind().kind) == ("", "Secret") && !desired["stringData"].is_null() {
             // `stringData` is write-only: a key that is removed from it would stay in `data`.
             let what = "a Secret to be ensured has `stringData`: use `data`, with values in base64";
@@ -530,49 +513,11 @@ impl<V: Resource, D> Context<V, D> {
             None => metadata["ownerReferences"] = json!([self.object.as_owner()]),
             Some(by) => metadata["labels"][by.label] = json!(self.object.uid()),
         }
+        let wanted = wanted::<C>(&desired)?;
         let record = format!("{}/{}", self.controller.parts.controller(), hex(hash));
-        metadata["annotations"][C::Keep::APPLIED] = json!(record);
-        Ok(Draft { key, body: desired, hash, record })
-    }
-
-    /// Returns whether an object certainly matches the desired state, without converting it to JSON. If not,
-    /// [`Context::ensure_existing`] decides.
-    fn is_in_place<C>(&self, draft: &Draft, options: EnsureOptions<'_, C>, child: &C) -> bool
-    where
-        C: Resource + Serialize,
-    {
-        let meta = child.meta();
-        let is_own = match self.labelled::<C>() {
-            None => meta.blocks_owner && meta.owner.as_deref() == Some(&self.object.as_owner()),
-            // Owner references from the caller are compared as JSON.
-            Some(_) => draft.body["metadata"]["ownerReferences"].is_null() && self.owns(child),
-        };
-        let is_shown = || {
-            let shown = Shown::of(child, &draft.body).ok()?;
-            let desired = Shown::of(&C::deserialize(&draft.body).ok()?, &draft.body).ok()?;
-            Some(shown == desired)
-        };
-        is_own
-            && meta.key == draft.key
-            && record(child, C::Keep::APPLIED) == Some(&*draft.record)
-            && !meta.deleting
-            && has_metadata(&draft.body["metadata"], meta)
-            && is_shown() == Some(true)
-            && options.unwanted_in(child, &|_| true).is_empty()
-    }
-
-    /// Completes the desired state with the part that the view shows.
-    pub(super) fn complete<C: Resource + Serialize>(
-        &self,
-        draft: Draft,
-    ) -> Result<Desired, Problem> {
-        let Draft { key, body, hash, record } = draft;
-        let mut wanted = wanted::<C>(&body)?;
         // The record is compared separately.
-        if let Some(annotations) = wanted["metadata"]["annotations"].as_object_mut() {
-            annotations.remove(C::Keep::APPLIED);
-        }
-        Ok(Desired { key, wanted, body, hash, record })
+        desired["metadata"]["annotations"][C::Keep::APPLIED] = json!(record);
+        Ok(Desired { key, wanted, body: desired, hash, record })
     }
 
     /// Returns the key of an owned object with this metadata.
@@ -662,25 +607,6 @@ impl<V: Resource, D> Context<V, D> {
             Some(field) => Err(Problem::contested::<C>(&desired.key, field, WINDOW)),
         }
     }
-}
-
-/// Returns whether metadata has the desired labels and annotations, as far as the view keeps them.
-fn has_metadata<K: Keep>(desired: &Value, meta: &Meta<K>) -> bool {
-    desired.as_object().into_iter().flatten().all(|(field, value)| {
-        let (kept, keeps): (_, fn(&str) -> bool) = match field.as_str() {
-            // The caller compares the key and the owner.
-            "name" | "namespace" | "ownerReferences" => return true,
-            "labels" => (&meta.labels, K::label),
-            "annotations" => (&meta.annotations, K::annotation),
-            _ => return false,
-        };
-        let mut entries = value.as_object().into_iter().flatten();
-        entries.all(|(key, value)| {
-            (!keeps(key) && *key != *K::ADMITTED)
-                || *key == *K::APPLIED
-                || kept.get(key).map(|it| &**it) == value.as_str()
-        })
-    })
 }
 
 /// Returns the hash of an owned object's kind and key.

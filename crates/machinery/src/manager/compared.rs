@@ -36,10 +36,6 @@ impl<'a> Place<'a> {
         Place { name, within: Some(self) }
     }
 
-    pub(super) fn is_root(&self) -> bool {
-        self.within.is_none()
-    }
-
     fn path(&self) -> String {
         match self.within.map(Place::path) {
             None => String::new(),
@@ -314,7 +310,7 @@ pub(super) fn keys(at: &Place<'_>, items: &[Value]) -> Option<&'static [&'static
 }
 
 /// Returns whether the value is a resource quantity of a container or a volume.
-pub(super) fn is_amount(at: &Place<'_>) -> bool {
+fn is_amount(at: &Place<'_>) -> bool {
     matches!(
         at.last(),
         ["resources", "limits" | "requests", _]
@@ -323,7 +319,7 @@ pub(super) fn is_amount(at: &Place<'_>) -> bool {
     )
 }
 
-pub(super) fn is_same_amount(wanted: &Value, observed: &Value) -> bool {
+fn is_same_amount(wanted: &Value, observed: &Value) -> bool {
     let amount = |value: &Value| match value {
         Value::String(text) => Some(Quantity::new(text)),
         Value::Number(number) => Some(Quantity::new(&number.to_string())),

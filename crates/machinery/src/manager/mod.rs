@@ -39,7 +39,6 @@ mod builder;
 mod function;
 mod context;
 mod compared;
-mod shown;
 mod throttle;
 mod conflicts;
 mod managed_fields;

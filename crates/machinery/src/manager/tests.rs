@@ -736,10 +736,8 @@ async fn a_change_seen_before_the_response_does_not_count_as_admission() {
     changed["spec"]["size"] = json!(7);
     server.put(CHILD, changed);
     shows(&cx, &server);
-    let (children, wanted) = (
-        cx.children::<Child>().unwrap(),
-        cx.draft::<Child>(desired.clone()).and_then(|it| cx.complete::<Child>(it)),
-    );
+    let (children, wanted) =
+        (cx.children::<Child>().unwrap(), cx.desired::<Child>(desired.clone()));
     let wanted = wanted.unwrap();
     cx.applied(&children, &wanted, EnsureOptions::default(), (answer, false)).await.unwrap();
     assert_eq!(server.writes().len(), 1, "nothing is recorded");
@@ -1005,9 +1003,9 @@ crate::view!(Login: Kind::namespaced("", "v1", "Secret", "secrets"));
 async fn a_secret_with_string_data_is_refused() {
     let cx = context(&Server::default());
     let secret = |field: &str| json!({"metadata": {"name": "login"}, field: {"user": "aGk="}});
-    let why = cx.draft::<Login>(secret("stringData")).err().unwrap().to_string();
+    let why = cx.desired::<Login>(secret("stringData")).err().unwrap().to_string();
     assert!(why.contains("use `data`"), "{why}");
-    assert!(cx.draft::<Login>(secret("data")).is_ok());
+    assert!(cx.desired::<Login>(secret("data")).is_ok());
 }
 
 /// Neither a limit nor a zone is wanted.

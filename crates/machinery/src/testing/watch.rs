@@ -317,7 +317,8 @@ fn refusal(ask: &Ask) -> Option<Response<Answer>> {
 }
 
 fn line(verb: &str, object: &Value) -> Bytes {
-    let mut line = json!({ "type": verb, "object": object }).to_string();
+    // In the order of the API server.
+    let mut line = format!("{{\"type\":{},\"object\":{object}}}", json!(verb));
     line.push('\n');
     line.into()
 }

@@ -29,6 +29,15 @@ fn an_object_is_decoded_as_its_event_type() {
 fn an_object_before_its_event_type_is_decoded() {
     let frame = r#"{"object":{"spec":{"size":1}},"type":"ADDED"}"#;
     assert!(matches!(decode(frame.as_bytes()), Ok(WatchEvent::Added(View { .. }))));
+    let frame = r#"{"object":{"metadata":{},"spec":[1]},"type":"ADDED"}"#;
+    #[derive(Debug, Deserialize)]
+    struct Raw {
+        spec: Box<RawValue>,
+    }
+    let WatchEvent::Added(Raw { spec }) = decode(frame.as_bytes()).unwrap() else {
+        panic!("no object with raw JSON")
+    };
+    assert_eq!(spec.get(), "[1]");
     let frame = r#"{"object":{"kind":"Status","code":410,"reason":"Expired"},"type":"ERROR"}"#;
     assert!(decode::<View>(frame.as_bytes()).unwrap_err().is_expired());
 }

@@ -36,7 +36,7 @@ pub(super) const STREAMS_CUT: u32 = 3;
 pub(super) const RETURNED: Duration = Duration::from_secs(1);
 /// Shortest delay before a kind that is not served is tried again; the longest is twice this. Its
 /// CustomResourceDefinition can be applied at any moment, and the request is cheap.
-pub(super) const NOT_SERVED: Duration = Duration::from_millis(1_500);
+pub(super) const NOT_SERVED: Duration = Duration::from_millis(800);
 /// Duration below which a watch that ends without progress counts as a failure.
 pub(super) const SHORT: Duration = Duration::from_secs(1);
 /// Number of consecutive "too large resource version" responses before the bound is dropped.
