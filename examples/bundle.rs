@@ -75,6 +75,9 @@ fn install(image: Option<&str>) -> Result<Value> {
     if let Some(image) = image {
         container["image"] = json!(image);
     }
+    // OLM installs no policies, which decide who can set templates.
+    let arguments = container["args"].as_array_mut().ok_or("no args")?;
+    arguments.retain(|argument| argument != "--allow-templates");
     let namespaces =
         json!({"fieldRef": {"fieldPath": "metadata.annotations['olm.targetNamespaces']"}});
     let variables = container["env"].as_array_mut().ok_or("no env")?;

@@ -17,13 +17,14 @@ use crate::workload::condition::{self, Time, Type, Wanted, merge};
 use crate::workload::custom_resource::{Switches, custom, is_paused};
 use crate::workload::deployment::with_deadline;
 use crate::workload::labels::{APP_V1, Identity, selector_text};
+use crate::workload::merge::set;
 use crate::workload::observer::{Inputs, Observer};
-use crate::workload::pod_template::{object, template};
+use crate::workload::pod_template::{object, refusal, template};
 use crate::workload::reason::Reason;
 use crate::workload::reconciliation::{Found, Reconciliation};
 use crate::workload::services::{Service, ServicePort, ServiceSpec};
 use crate::workload::{
-    BudgetSpec, ChildCondition, Deployment, DeploymentSpec, REVISIONS, RollingUpdate, Strategy,
+    BudgetSpec, ChildCondition, Deployment, DeploymentSpec, REVISIONS, RollingUpdate,
 };
 
 use pod::{pod, protocol};
@@ -64,13 +65,15 @@ pub struct Children {
 pub fn desired(app: &App) -> Children {
     let identity = identity(app);
     let (labels, selector) = (identity.labels(), identity.selector());
+    let over = pod::template(app);
+    let template = template(&identity, pod(app), app.spec.pod.as_deref(), over.as_ref());
     let deployment = object([
         ("replicas", json!(app.spec.replicas)),
         ("selector", json!({ "matchLabels": selector })),
-        ("strategy", json!(strategy(&app.spec))),
+        ("strategy", strategy(&app.spec, &template["spec"])),
         ("minReadySeconds", json!(app.spec.min_ready_seconds.filter(|seconds| *seconds > 0))),
         ("revisionHistoryLimit", json!(REVISIONS)),
-        ("template", template(&identity, pod(app), app.spec.pod.as_deref())),
+        ("template", template),
     ]);
     let service = (!app.spec.ports.is_empty()).then(|| {
         let service = object([
@@ -79,6 +82,7 @@ pub fn desired(app: &App) -> Children {
             ("ports", json!(service_ports(&app.spec.ports))),
         ]);
         Desired::new(labels.clone(), service)
+            .with_template(app.spec.service_template.as_deref(), &["selector"])
     });
     let budget = app.spec.pod_disruption_budget.as_ref();
     let budget = budget.and_then(|settings| settings.desired(&selector));
@@ -86,18 +90,32 @@ pub fn desired(app: &App) -> Children {
     Children { deployment: Desired::new(labels, with_deadline(deployment)), service, budget }
 }
 
-/// Returns the strategy of rollouts; `None` leaves it to Kubernetes. With a PersistentVolumeClaim, the
-/// default is Recreate: a new pod on another node could wait for the volume forever, because the old pod
-/// terminates only after the new pod is ready.
-fn strategy(spec: &Spec) -> Option<Strategy> {
-    let is_claim =
-        |volume: &Value| volume["persistentVolumeClaim"].is_object() && volume["readOnly"] != true;
-    let is_none = |pace: &RollingUpdate| *pace == RollingUpdate::default();
-    let chosen = spec.strategy.as_deref().filter(|chosen| {
-        !chosen.kind.is_empty() || !chosen.rolling_update.as_ref().is_none_or(is_none)
+/// Returns the strategy of rollouts. With a PersistentVolumeClaim that `pod` can write to, the default is Recreate: a
+/// new pod on another node could wait for the volume forever, because the old pod terminates only after the new pod is
+/// ready. The surge is always sent: a change to Recreate removes only what the operator has set.
+fn strategy(spec: &Spec, pod: &Value) -> Value {
+    let chosen = spec.strategy.as_deref().cloned().unwrap_or_default();
+    let pace = chosen.rolling_update.unwrap_or_default();
+    let is_default = chosen.kind.is_empty() && pace == RollingUpdate::default();
+    if chosen.kind == "Recreate" || is_default && writes_to_a_claim(pod) {
+        return json!({ "type": "Recreate" });
+    }
+    let surge = pace.max_surge.map_or(json!("25%"), |surge| json!(surge));
+    let pace = object([("maxSurge", surge), ("maxUnavailable", json!(pace.max_unavailable))]);
+    json!({ "type": "RollingUpdate", "rollingUpdate": pace })
+}
+
+fn writes_to_a_claim(pod: &Value) -> bool {
+    let items = |list: &Value| list.as_array().cloned().unwrap_or_default();
+    let containers = items(&pod["containers"]).into_iter().chain(items(&pod["initContainers"]));
+    let mut mounts = containers
+        .flat_map(|it| items(&it["volumeMounts"]).into_iter().chain(items(&it["volumeDevices"])));
+    let claims = items(&pod["volumes"]).into_iter().filter(|volume| {
+        let claim = &volume["persistentVolumeClaim"];
+        claim.is_object() && claim["readOnly"] != true
     });
-    let recreate = || Strategy { kind: InternedStr::new("Recreate"), rolling_update: None };
-    chosen.cloned().or_else(|| spec.volumes.iter().any(is_claim).then(recreate))
+    let claims: Vec<Value> = claims.map(|volume| volume["name"].clone()).collect();
+    mounts.any(|mount| mount["readOnly"] != true && claims.contains(&mount["name"]))
 }
 
 /// Returns `NodePort` if a port requests a node port, else an empty type, which keeps the type that another
@@ -228,6 +246,7 @@ fn inlined(condition: &ChildCondition, kind: Type) -> Option<Wanted> {
 pub async fn reconcile(
     app: Arc<App>,
     cx: Context<App>,
+    allow_templates: bool,
     observer: Observer,
 ) -> Result<Action, Problem> {
     let mut children = desired(&app);
@@ -235,9 +254,17 @@ pub async fn reconcile(
     let health = if is_paused(&app.meta) {
         run.compare(&children.deployment)?;
         run.observe_paused(|_| Inputs::default()).await
+    } else if let Some(refusal) = refusal(
+        allow_templates,
+        [app.spec.pod_template.as_deref(), app.spec.service_template.as_deref()],
+    ) {
+        run.compare(&children.deployment)?;
+        refusal
     } else {
         run.apply(&children.deployment).await?;
-        if let Some(service) = &mut children.service {
+        let template = app.spec.service_template.as_deref();
+        let has_no_type = template.is_none_or(|it| set("", &it["spec"]["type"]).is_none());
+        if let Some(service) = children.service.as_mut().filter(|_| has_no_type) {
             // Also for a Service that will be adopted. Another owner's Service shows no type.
             keep_type(service, cx.get::<Service>(cx.key())?.as_deref());
         }

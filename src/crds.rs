@@ -10,7 +10,7 @@
 //! - Every string, list and map is bounded, and so is the cost of each rule.
 //! - An object that no controller has seen shows this: `status` defaults to observedGeneration -1 and
 //!   Ready=Unknown, so no tool reports it as healthy.
-//! - `null` means the same as absent: no field is nullable.
+//! - `null` means the same as absent. Only fields of templates are nullable.
 //! - An object or map can be emptied by a server-side apply: each optional one is atomic. Of others, the API server
 //!   makes null when their last field is removed (kubernetes/kubernetes#135841), which it then refuses.
 
@@ -23,6 +23,9 @@ use serde_json::{Value, json};
 use crate::app::spec::App;
 use crate::generic_daemon::spec::GenericDaemon;
 use crate::memcached::spec::Memcached;
+
+/// Fields with Kubernetes' own schemas.
+const TEMPLATES: [&str; 2] = ["podTemplate", "serviceTemplate"];
 
 /// Returns the CustomResourceDefinitions, by name.
 pub fn crds() -> Vec<CustomResourceDefinition> {
@@ -84,6 +87,9 @@ fn untouched(kind: &str) -> Value {
 fn own_as_a_whole(schema: &mut JSONSchemaProps) {
     let required = schema.required.clone().unwrap_or_default();
     for (name, property) in schema.properties.iter_mut().flatten() {
+        if TEMPLATES.contains(&name.as_str()) {
+            continue;
+        }
         if property.type_.as_deref() == Some("object") && !required.contains(name) {
             property.x_kubernetes_map_type = Some("atomic".to_owned());
         }
@@ -96,8 +102,10 @@ fn own_as_a_whole(schema: &mut JSONSchemaProps) {
 
 fn forbid_null(schema: &mut JSONSchemaProps) {
     schema.nullable = None;
-    for property in schema.properties.iter_mut().flat_map(|p| p.values_mut()) {
-        forbid_null(property);
+    for (name, property) in schema.properties.iter_mut().flatten() {
+        if !TEMPLATES.contains(&name.as_str()) {
+            forbid_null(property);
+        }
     }
     if let Some(JSONSchemaPropsOrArray::Schema(items)) = &mut schema.items {
         forbid_null(items);

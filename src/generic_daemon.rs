@@ -7,6 +7,7 @@
 pub(crate) mod spec;
 mod pod;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -22,12 +23,11 @@ use crate::workload::daemon_set::is_tolerable;
 use crate::workload::health::{Health, Level};
 use crate::workload::labels::{GENERIC_DAEMON, Identity};
 use crate::workload::observer::{Inputs, Observer};
-use crate::workload::pod_template::{object, template};
+use crate::workload::pod_template::{object, refusal};
 use crate::workload::reason::Reason;
 use crate::workload::reconciliation::{Found, Reconciliation};
 use crate::workload::{DaemonSet, DaemonSetSpec, REVISIONS};
 
-use pod::pod;
 pub use spec::{HostPath, Spec, Status};
 
 /// The administrator's settings for all GenericDaemons.
@@ -35,6 +35,8 @@ pub use spec::{HostPath, Spec, Status};
 pub struct Settings {
     /// Directories of nodes that daemons can use, including everything below them.
     pub allowed_host_paths: Vec<InternedStr>,
+    /// True if templates are allowed, because policies decide who can set them.
+    pub allow_templates: bool,
 }
 
 // === View ===
@@ -58,11 +60,19 @@ impl Spec {
     pub fn node_labels(&self) -> Option<String> {
         let own = self.label.iter().map(InternedStr::to_string);
         let key = self.label.as_ref().and_then(|label| label.split_once('=')).map(|(key, _)| key);
-        let settings = self.pod.iter().flat_map(|pod| pod.node_selector.iter());
+        let mut selector: BTreeMap<&str, &str> = BTreeMap::new();
+        for (key, value) in self.pod.iter().flat_map(|pod| pod.node_selector.iter()) {
+            selector.insert(key, value);
+        }
+        let template = self.pod_template.as_ref();
+        let template = template.and_then(|it| it["spec"]["nodeSelector"].as_object());
+        for (key, value) in template.into_iter().flatten() {
+            selector.insert(key, value.as_str().unwrap_or_default());
+        }
         // A `label` with a value overrides the selector of the same key; without one, both apply.
-        let settings = settings.filter(|(other, _)| Some(other.as_str()) != key);
+        let selector = selector.into_iter().filter(|(other, _)| Some(*other) != key);
         let all: Vec<String> =
-            own.chain(settings.map(|(key, value)| format!("{key}={value}"))).collect();
+            own.chain(selector.map(|(key, value)| format!("{key}={value}"))).collect();
         (!all.is_empty()).then(|| all.join(","))
     }
 }
@@ -88,7 +98,7 @@ pub fn desired(daemon: &GenericDaemon) -> Desired<DaemonSetSpec> {
         ("updateStrategy", update_strategy(&daemon.spec)),
         ("minReadySeconds", json!(daemon.spec.min_ready_seconds.filter(|seconds| *seconds > 0))),
         ("revisionHistoryLimit", json!(REVISIONS)),
-        ("template", template(&identity, pod(daemon), daemon.spec.pod.as_deref())),
+        ("template", pod::template(&identity, &daemon.spec)),
     ]);
     Desired::new(identity.labels(), spec)
 }
@@ -199,6 +209,11 @@ pub async fn reconcile(
     {
         run.compare(&desired)?;
         Health::new(Level::Stalled, Reason::HostPathNotAllowed, refusal)
+    } else if let Some(refusal) =
+        refusal(settings.allow_templates, [daemon.spec.pod_template.as_deref(), None])
+    {
+        run.compare(&desired)?;
+        refusal
     } else {
         run.apply(&desired).await?;
         run.observe(inputs).await

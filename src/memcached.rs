@@ -24,7 +24,7 @@ use crate::workload::health::{Health, Level};
 use crate::workload::labels::{self, APP, Identity, MEMCACHED_CR, selector_text};
 use crate::workload::observer::{Inputs, Observer};
 use crate::workload::pod::{BY_MEMCACHED, Pod};
-use crate::workload::pod_template::{object, template};
+use crate::workload::pod_template::{object, refusal};
 use crate::workload::reason::Reason;
 use crate::workload::reconciliation::Reconciliation;
 use crate::workload::sentence::{counted, share};
@@ -33,7 +33,6 @@ use crate::workload::{BudgetSpec, DeploymentSpec, Found, REVISIONS};
 
 pub use pace::{Limit, Pace, Rollouts};
 pub use pod::Images;
-use pod::pod;
 use spec::DEFAULT_PORT;
 pub use spec::{Exporter, Spec, Status};
 
@@ -45,6 +44,8 @@ pub struct Settings {
     pub memcached_image: Option<InternedStr>,
     /// The image of exporters (environment variable `MEMCACHED_EXPORTER_IMAGE`).
     pub exporter_image: Option<InternedStr>,
+    /// True if templates are allowed, because policies decide who can set them.
+    pub allow_templates: bool,
 }
 
 // === View ===
@@ -96,14 +97,15 @@ pub fn desired(memcached: &Memcached, images: &Images) -> Children {
         ),
         ("minReadySeconds", json!(spec.min_ready_seconds.filter(|seconds| *seconds > 0))),
         ("revisionHistoryLimit", json!(REVISIONS)),
-        ("template", template(&identity, pod(spec, images), spec.pod.as_deref())),
+        ("template", pod::template(&identity, spec, images)),
     ]);
     let budget = spec.pod_disruption_budget.as_ref();
     let budget = budget.and_then(|settings| settings.desired(&selector));
     Children {
         deployment: Desired::new(labels.clone(), with_deadline(deployment)),
         budget: budget.map(|spec| Desired::new(labels.clone(), spec)),
-        service: Desired::new(labels, service(spec, &selector)),
+        service: Desired::new(labels, service(spec, &selector))
+            .with_template(spec.service_template.as_deref(), &["selector"]),
     }
 }
 
@@ -243,6 +245,11 @@ pub async fn reconcile(
     let health = if is_paused(&memcached.meta) {
         let listed = Some(nodes(&cx)?.len());
         run.observe_paused(|_| Inputs { listed, ..Inputs::default() }).await
+    } else if let Some(refusal) = refusal(
+        settings.allow_templates,
+        [memcached.spec.pod_template.as_deref(), memcached.spec.service_template.as_deref()],
+    ) {
+        refusal
     } else {
         match Images::chosen(&memcached.spec, &settings) {
             Ok(images) => apply(&mut run, &cx, &settings, &pace, images).await?,

@@ -242,7 +242,7 @@ pub fn add_controllers(manager: Manager, args: &WorkloadArgs, pace: &Pace) -> Ma
             let observer = Observer::new(diagnostics.clone());
             manager = match name {
                 ControllerName::Memcached => memcached(manager, args, pace.clone(), observer),
-                ControllerName::App => app(manager, observer),
+                ControllerName::App => app(manager, args.allow_templates, observer),
                 ControllerName::GenericDaemon => generic_daemon(manager, args, observer),
             };
         }
@@ -254,6 +254,7 @@ fn memcached(manager: Manager, args: &WorkloadArgs, pace: Pace, observer: Observ
     let settings = Settings {
         memcached_image: args.memcached_image.as_deref().map(Into::into),
         exporter_image: args.memcached_exporter_image.as_deref().map(Into::into),
+        allow_templates: args.allow_templates,
     };
     let settings = (settings, pace);
     let own_namespace = own_namespace(args);
@@ -288,17 +289,20 @@ fn memcached(manager: Manager, args: &WorkloadArgs, pace: Pace, observer: Observ
         })
 }
 
-fn app(manager: Manager, observer: Observer) -> Manager {
+fn app(manager: Manager, allow_templates: bool, observer: Observer) -> Manager {
     custom::<App>(manager)
         .owns::<Deployment>()
         .owns::<Service>()
         .owns::<PodDisruptionBudget>()
-        .reconcile(move |app, cx| app::reconcile(app, cx, observer.clone()))
+        .reconcile(move |app, cx| app::reconcile(app, cx, allow_templates, observer.clone()))
 }
 
 fn generic_daemon(manager: Manager, args: &WorkloadArgs, observer: Observer) -> Manager {
     let allowed = args.allowed_host_paths.iter().map(|path| path.as_str().into());
-    let settings = generic_daemon::Settings { allowed_host_paths: allowed.collect() };
+    let settings = generic_daemon::Settings {
+        allowed_host_paths: allowed.collect(),
+        allow_templates: args.allow_templates,
+    };
     custom::<GenericDaemon>(manager).owns::<DaemonSet>().reconcile(move |daemon, cx| {
         generic_daemon::reconcile(daemon, cx, settings.clone(), observer.clone())
     })

@@ -13,6 +13,7 @@
 //! elsewhere.
 
 pub mod parts;
+pub(crate) mod template;
 
 use kube::core::Rule;
 use schemars::{Schema, SchemaGenerator, json_schema};

@@ -197,6 +197,7 @@ fn place(reason: Reason) -> &'static str {
         | Reason::Contested
         | Reason::ImageMissing
         | Reason::HostPathNotAllowed
+        | Reason::TemplateNotAllowed
         | Reason::QuotaExceeded
         | Reason::Forbidden
         | Reason::Invalid

@@ -21,7 +21,7 @@ pub(super) fn pod(app: &App) -> Value {
         ("imagePullPolicy", json!(pull_policy(&spec.image_pull_policy))),
         ("command", json!(spec.command)),
         ("args", json!(spec.args)),
-        ("ports", json!(container_ports(&spec.ports))),
+        ("ports", json!(container_ports(&spec.ports, &named_ports(app)))),
         ("env", json!(spec.envs)),
         ("resources", json!(spec.resources)),
         ("readinessProbe", probe(spec.readiness_probe.as_deref())),
@@ -43,6 +43,29 @@ pub(super) fn pod(app: &App) -> Value {
         ("enableServiceLinks", json!(false)),
         ("serviceAccountName", json!(spec.service_account_name)),
     ])
+}
+
+/// Name of the App's own container in its template, whatever the name of the App is.
+const APP: &str = "app";
+
+/// Returns the template of the spec, in which the App's own container has its real name.
+pub(super) fn template(app: &App) -> Option<Value> {
+    let mut template = app.spec.pod_template.as_deref()?.clone();
+    for container in template["spec"]["containers"].as_array_mut().into_iter().flatten() {
+        if container["name"] == APP {
+            container["name"] = json!(app.meta.key.name());
+        }
+    }
+    Some(template)
+}
+
+/// Returns the names of the ports of all containers that the template has.
+fn named_ports(app: &App) -> Vec<String> {
+    let template = app.spec.pod_template.as_deref().cloned().unwrap_or_default();
+    let of = |list: &str| template["spec"][list].as_array().cloned().unwrap_or_default();
+    let containers = of("containers").into_iter().chain(of("initContainers"));
+    let ports = containers.flat_map(|it| it["ports"].as_array().cloned().unwrap_or_default());
+    ports.filter_map(|port| port["name"].as_str().map(str::to_owned)).collect()
 }
 
 /// Returns the group of the volumes. Without it, only root could write to a volume that belongs to root.
@@ -76,12 +99,14 @@ fn volumes(all: &[Value]) -> (Box<[Value]>, Box<[Value]>) {
 }
 
 /// Returns the ports on which the container listens, by number and protocol. A target that is a name becomes
-/// the name of a container port with the number of the Service's port.
-fn container_ports(ports: &[ServicePort]) -> Vec<Value> {
+/// the name of a container port with the number of the Service's port, unless the template has a port of this name.
+fn container_ports(ports: &[ServicePort], named: &[String]) -> Vec<Value> {
     let mut by_number: BTreeMap<(i32, InternedStr), InternedStr> = BTreeMap::new();
     for port in ports {
         let (number, name) = match &port.target_port {
             Some(TargetPort::Number(number)) => (*number, InternedStr::default()),
+            // The template gives the number of this name.
+            Some(TargetPort::Name(name)) if named.iter().any(|it| name == it.as_str()) => continue,
             Some(TargetPort::Name(name)) => (port.port, name.clone()),
             None => (port.port, InternedStr::default()),
         };

@@ -153,6 +153,17 @@ pub struct Spec {
     /// Settings of the pods. A change restarts the pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<Box<PodSettings>>,
+    /// Kubernetes' pod template, merged over the one that the operator generates. Lists of containers, variables,
+    /// volumes, mounts and ports are merged by their keys. The main container is 'app'. To set it, you need permission
+    /// to create Deployments. A change restarts the pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::template::pod_template")]
+    pub pod_template: Option<Box<Value>>,
+    /// Metadata and spec of a Service, merged over those that the operator generates, for example annotations or
+    /// 'type'. Without `ports`, there is no Service. To set it, you need permission to create Services.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::template::service_template")]
+    pub service_template: Option<Box<Value>>,
 }
 
 /// The status of the Deployment, and what the operator says of it.

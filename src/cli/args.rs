@@ -105,6 +105,11 @@ pub struct WorkloadArgs {
     #[arg(long, env = "ALLOWED_HOST_PATHS", value_name = "PATH", value_delimiter = ',', value_parser = directory)]
     pub allowed_host_paths: Vec<String>,
 
+    /// Allows `podTemplate` and `serviceTemplate`, which can make pods privileged and use any ServiceAccount. Use it only
+    /// together with the policies of artifacts/policy, which decide who can set them.
+    #[arg(long, env = "ALLOW_TEMPLATES", num_args = 0..=1, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub allow_templates: bool,
+
     /// Labels that managed resources and pods inherit from their custom resource (comma-separated or repeated): keys
     /// such as team, or prefixes such as example.com/*. A change of such a label restarts the pods. Defaults to none.
     #[arg(long, env = "INHERITED_LABELS", value_name = "KEY", value_delimiter = ',', value_parser = inheritable)]

@@ -408,6 +408,7 @@ fn refused(object: &Value) -> Option<Diagnosis> {
             | Reason::Contested
             | Reason::ImageMissing
             | Reason::HostPathNotAllowed
+            | Reason::TemplateNotAllowed
             | Reason::Invalid
             | Reason::FieldImmutable
             | Reason::ApiError

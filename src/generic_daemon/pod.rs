@@ -8,19 +8,18 @@
 
 use serde_json::{Value, json};
 
-use super::{GenericDaemon, HostPath};
+use super::{HostPath, Spec};
 use crate::object::InternedStr;
 use crate::workload::container::{pull_policy, security};
-use crate::workload::labels::fnv1a;
-use crate::workload::pod_template::object;
+use crate::workload::labels::{Identity, fnv1a};
+use crate::workload::pod_template::{self, object};
 
 /// The container's name.
 const DAEMON: &str = "daemon";
 
-/// Returns a pod without token or privilege escalation, and with the allowed directories of the node only. The
-/// image chooses its user, because many daemons must be root.
-pub(super) fn pod(daemon: &GenericDaemon) -> Value {
-    let spec = &daemon.spec;
+/// Returns the pod template: without token or privilege escalation, and with the allowed directories of the node only,
+/// unless the template of the spec says otherwise. The image chooses its user, because many daemons must be root.
+pub(super) fn template(identity: &Identity<'_>, spec: &Spec) -> Value {
     let (volumes, volume_mounts) = volumes(&spec.host_paths);
     let container = object([
         ("name", json!(DAEMON)),
@@ -33,33 +32,41 @@ pub(super) fn pod(daemon: &GenericDaemon) -> Value {
         ("volumeMounts", json!(volume_mounts)),
         ("securityContext", security(&spec.security_profile, spec.run_as_user)),
     ]);
-    let (node_selector, affinity) = nodes(spec.label.as_deref());
-    object([
+    let pod = object([
         ("containers", json!([container])),
         ("volumes", json!(volumes)),
         ("securityContext", json!({ "seccompProfile": { "type": "RuntimeDefault" } })),
         ("automountServiceAccountToken", json!(false)),
         ("enableServiceLinks", json!(false)),
-        ("nodeSelector", node_selector),
-        ("affinity", affinity),
-    ])
+    ]);
+    let (settings, over) = (spec.pod.as_deref(), spec.pod_template.as_deref());
+    let mut template = pod_template::template(identity, pod, settings, over);
+    if let Some(label) = &spec.label {
+        select(&mut template["spec"], label);
+    }
+    template
 }
 
-/// Returns the node selector and the affinity for nodes with the label. A node selector is preferred where it can
-/// express the label, because `kubectl get daemonset` shows it.
-fn nodes(label: Option<&str>) -> (Value, Value) {
-    match label.map(|label| label.split_once('=').ok_or(label)) {
-        None => (Value::Null, Value::Null),
-        Some(Ok((key, value))) => (json!({ key: value }), Value::Null),
-        Some(Err(key)) => {
-            let term = json!({ "matchExpressions": [{ "key": key, "operator": "Exists" }] });
-            let required = json!({ "nodeSelectorTerms": [term] });
-            let affinity = json!({
-                "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": required },
-            });
-            (Value::Null, affinity)
+/// Requires the label of a pod's node. It is a node selector where that can express the label, because
+/// `kubectl get daemonset` shows it; otherwise each alternative of the affinity gets the requirement.
+fn select(pod: &mut Value, label: &str) {
+    let Some((key, value)) = label.split_once('=') else {
+        let exists = json!({ "key": label, "operator": "Exists" });
+        let affinity = &mut pod["affinity"]["nodeAffinity"];
+        let required = &mut affinity["requiredDuringSchedulingIgnoredDuringExecution"];
+        let terms = &mut required["nodeSelectorTerms"];
+        if terms.is_null() {
+            *terms = json!([{}]);
         }
-    }
+        for term in terms.as_array_mut().into_iter().flatten() {
+            match term["matchExpressions"].as_array_mut() {
+                Some(expressions) => expressions.push(exists.clone()),
+                None => term["matchExpressions"] = json!([exists]),
+            }
+        }
+        return;
+    };
+    pod["nodeSelector"][key] = json!(value);
 }
 
 // === Host paths ===

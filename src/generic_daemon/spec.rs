@@ -2,6 +2,7 @@
 
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::object::InternedStr;
 use crate::schema;
@@ -104,6 +105,12 @@ pub struct Spec {
     /// Settings of the pods. A change restarts the pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<Box<PodSettings>>,
+    /// Kubernetes' pod template, merged over the one that the operator generates. Lists of containers, variables,
+    /// volumes, mounts and ports are merged by their keys. The main container is 'daemon'. To set it, you need permission
+    /// to create DaemonSets. A change restarts the pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::template::pod_template")]
+    pub pod_template: Option<Box<Value>>,
 }
 
 /// A directory or file of the node.

@@ -103,6 +103,38 @@ fn the_label_overrides_a_node_selector_with_the_same_key() {
     let spec = json!({"image": "a:1", "label": "disk", "pod": {"nodeSelector": {"disk": "hdd"}}});
     let spec: Spec = serde_json::from_value(spec).unwrap();
     assert_eq!(spec.node_labels().as_deref(), Some("disk,disk=hdd"), "it needs both");
+    let spec = json!({"image": "a:1", "label": "disk=ssd",
+        "podTemplate": {"spec": {"nodeSelector": {"disk": "hdd", "zone": "a"}}}});
+    let spec: Spec = serde_json::from_value(spec).unwrap();
+    assert_eq!(spec.node_labels().as_deref(), Some("disk=ssd,zone=a"));
+}
+
+#[test]
+fn a_template_cannot_move_a_daemon_to_other_nodes() {
+    let required = |terms: Value| {
+        json!({"spec": {"affinity": {"nodeAffinity":
+        {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}}})
+    };
+    let of = |label: &str, template: Value| {
+        let mut daemon = with_label(Some(label));
+        daemon.spec.pod_template = Some(Box::new(template));
+        pod(&daemon)
+    };
+    let exists = json!({"key": "logs", "operator": "Exists"});
+    let zone = json!({"key": "zone", "operator": "In", "values": ["a"]});
+    let terms = |pod: Value| {
+        pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+            ["nodeSelectorTerms"]
+            .clone()
+    };
+    let two = json!([{"matchExpressions": [zone]}, {"matchFields": [zone]}]);
+    let expected = json!([{"matchExpressions": [zone, exists]},
+        {"matchFields": [zone], "matchExpressions": [exists]}]);
+    assert_eq!(terms(of("logs", required(two))), expected);
+    let none = json!([{"matchExpressions": [exists]}]);
+    assert_eq!(terms(of("logs", required(json!([])))), none);
+    let selector = json!({"spec": {"nodeSelector": {"disk": "hdd", "zone": "a"}}});
+    assert_eq!(of("disk=ssd", selector)["nodeSelector"], json!({"disk": "ssd", "zone": "a"}));
 }
 
 #[test]

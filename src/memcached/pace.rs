@@ -440,7 +440,7 @@ impl Standing {
     ) -> Option<Standing> {
         let (meta, spec) = (&memcached.meta, &memcached.spec);
         let wanted = Images::chosen(spec, settings).ok()?;
-        if !spec.image.is_empty() && !has_administrators_exporter(spec) {
+        if !spec.own_image().is_empty() && !has_administrators_exporter(spec) {
             return None;
         }
         let there = deployment.filter(|there| is_of(there, memcached, &wanted));
@@ -496,7 +496,7 @@ fn has_failed(memcached: &Memcached, images: &[&Images]) -> bool {
             || image.is_some_and(|image| names(&format!("cannot pull image {image}")))
     };
     images.iter().any(|images| {
-        spec.image.is_empty() && fails(MEMCACHED, Some(&images.memcached))
+        spec.own_image().is_empty() && fails(MEMCACHED, Some(&images.memcached))
             || has_administrators_exporter(spec) && fails(EXPORTER, images.exporter.as_ref())
     })
 }
@@ -518,13 +518,14 @@ pub(super) fn stored(spec: &Spec, there: &Deployment) -> Option<Images> {
     let own = |image: &InternedStr| Some(image.clone()).filter(|image| !image.is_empty());
     let exporter = spec.exporter.as_ref();
     Some(Images {
-        memcached: own(&spec.image).unwrap_or(runs.memcached),
-        exporter: exporter.and_then(|exporter| own(&exporter.image).or(runs.exporter)),
+        memcached: own(&spec.own_image()).unwrap_or(runs.memcached),
+        exporter: exporter
+            .and_then(|exporter| own(&spec.own_exporter_image(exporter)).or(runs.exporter)),
     })
 }
 
 fn has_administrators_exporter(spec: &Spec) -> bool {
-    spec.exporter.as_ref().is_some_and(|exporter| exporter.image.is_empty())
+    spec.exporter.as_ref().is_some_and(|it| spec.own_exporter_image(it).is_empty())
 }
 
 /// Returns the images of a Deployment's template.
@@ -538,7 +539,7 @@ fn running(deployment: &Deployment) -> Option<Images> {
 fn kept(spec: &Spec, wanted: &Images, runs: Images) -> Images {
     let (memcached, exporter) = (wanted.memcached.clone(), wanted.exporter.clone());
     Images {
-        memcached: if spec.image.is_empty() { runs.memcached } else { memcached },
+        memcached: if spec.own_image().is_empty() { runs.memcached } else { memcached },
         exporter: if has_administrators_exporter(spec) { runs.exporter } else { exporter },
     }
 }

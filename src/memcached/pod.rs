@@ -7,17 +7,17 @@ use serde_json::{Value, json};
 use super::{DEFAULT_PORT, Exporter, MEMCACHED, Settings, Spec};
 use crate::object::{InternedStr, Quantity};
 use crate::workload::Resources;
-use crate::workload::pod_template::object;
+use crate::workload::labels::Identity;
+use crate::workload::pod_template::{self, object};
 
 /// Any non-root user works; this is the usual one.
 const USER: i64 = 1001;
 /// The user `nobody` of the exporter's image. The image names it by name, and `runAsNonRoot` requires a number.
 const NOBODY: i64 = 65534;
-/// Name of the exporter's container.
-pub(super) const EXPORTER: &str = "exporter";
-/// Port of the exporter (github.com/prometheus/memcached_exporter), and its name.
+/// Name of the exporter's container and of its port.
+pub(super) const EXPORTER: &str = "metrics";
+/// Port of the exporter (github.com/prometheus/memcached_exporter).
 const EXPORTER_PORT: i32 = 9150;
-const METRICS: &str = "metrics";
 /// Default memory for items, in MiB, as in memcached.
 const DEFAULT_MEMORY: i128 = 64;
 const MEBIBYTE: i128 = 1 << 20;
@@ -55,10 +55,11 @@ impl Images {
             named.into_iter().find(|image| !image.is_empty()).cloned().ok_or(missing)
         };
         let exporter = |exporter: &Exporter| {
-            chosen(&exporter.image, &settings.exporter_image, NO_EXPORTER_IMAGE)
+            let own = spec.own_exporter_image(exporter);
+            chosen(&own, &settings.exporter_image, NO_EXPORTER_IMAGE)
         };
         Ok(Images {
-            memcached: chosen(&spec.image, &settings.memcached_image, NO_IMAGE)?,
+            memcached: chosen(&spec.own_image(), &settings.memcached_image, NO_IMAGE)?,
             exporter: spec.exporter.as_deref().map(exporter).transpose()?,
         })
     }
@@ -73,6 +74,23 @@ impl Images {
 }
 
 impl Spec {
+    /// Returns the image of memcached in the spec or its template; empty if it is the administrator's.
+    pub(super) fn own_image(&self) -> InternedStr {
+        self.image_of(MEMCACHED).unwrap_or_else(|| self.image.clone())
+    }
+
+    /// Returns the image of the exporter in the spec or its template; empty if it is the administrator's.
+    pub(super) fn own_exporter_image(&self, exporter: &Exporter) -> InternedStr {
+        self.image_of(EXPORTER).unwrap_or_else(|| exporter.image.clone())
+    }
+
+    /// Returns the image that the template has for a container.
+    fn image_of(&self, container: &str) -> Option<InternedStr> {
+        let containers = self.pod_template.as_ref()?["spec"]["containers"].as_array()?;
+        let own = containers.iter().find(|it| it["name"] == container)?;
+        own["image"].as_str().filter(|image| !image.is_empty()).map(InternedStr::new)
+    }
+
     /// Returns the port on which an instance listens.
     pub(super) fn port(&self) -> i32 {
         if self.container_port == 0 { DEFAULT_PORT } else { self.container_port }
@@ -83,6 +101,19 @@ impl Spec {
         let bytes = self.memory.as_ref().and_then(Quantity::millis).map(|millis| millis / 1000);
         bytes.map_or(DEFAULT_MEMORY, |bytes| bytes / MEBIBYTE)
     }
+}
+
+/// Returns the pod template. The template of the spec cannot change what makes the container a memcached of this spec.
+pub(super) fn template(identity: &Identity<'_>, spec: &Spec, images: &Images) -> Value {
+    let pod = pod(spec, images);
+    let own = pod["containers"][0].clone();
+    let (settings, over) = (spec.pod.as_deref(), spec.pod_template.as_deref());
+    let mut template = pod_template::template(identity, pod, settings, over);
+    let container = &mut template["spec"]["containers"][0];
+    for field in ["command", "args"] {
+        container[field] = own[field].clone();
+    }
+    template
 }
 
 /// Returns a pod that Pod Security `restricted` admits.
@@ -129,7 +160,7 @@ fn exporter(spec: &Spec, image: &str) -> Value {
         "image": image,
         "imagePullPolicy": "IfNotPresent",
         "args": [format!("--memcached.address=localhost:{}", spec.port())],
-        "ports": [tcp(METRICS, EXPORTER_PORT)],
+        "ports": [tcp(EXPORTER, EXPORTER_PORT)],
         // memcached_exporter 0.16.0 needs 18 MiB, and 3 ms of processor time per scrape (of 500).
         "resources": filled(resources, "10m", (mebibytes(32), mebibytes(64))),
         "securityContext": restricted(NOBODY),

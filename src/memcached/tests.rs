@@ -129,7 +129,7 @@ fn own_resources_replace_the_defaults_one_by_one() {
     let mut memcached = sample();
     memcached.spec = serde_json::from_value(exporter).unwrap();
     let images = Images { exporter: Some(InternedStr::new("e:1")), ..Images::of("m:1") };
-    let pod = pod(&memcached.spec, &images);
+    let pod = pod::pod(&memcached.spec, &images);
     let small = json!({"limits": {"memory": "16Mi"}, "requests": {"cpu": "10m", "memory": "16Mi"}});
     assert_eq!(pod["containers"][1]["resources"], small);
 }
@@ -453,13 +453,14 @@ fn the_exporter_scrapes_memcached_on_its_port() {
     let settings = Settings {
         memcached_image: Some(InternedStr::new("memcached:1")),
         exporter_image: Some(InternedStr::new("exporter:1")),
+        ..Settings::default()
     };
     let images = Images::chosen(&memcached.spec, &settings).unwrap();
     let pod = desired(&memcached, &images).deployment.spec["template"]["spec"].clone();
     let names =
         |at: usize| (pod["containers"][at]["name"].clone(), pod["containers"][at]["image"].clone());
     assert_eq!(names(0), (json!("memcached"), json!("memcached:1")));
-    assert_eq!(names(1), (json!("exporter"), json!("exporter:1")));
+    assert_eq!(names(1), (json!("metrics"), json!("exporter:1")));
     let exporter = &pod["containers"][1];
     assert_eq!(exporter["args"], json!(["--memcached.address=localhost:11212"]));
     assert_eq!(exporter["ports"][0]["name"], "metrics");

@@ -10,7 +10,9 @@ use serde::de::{
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::{KINDS, labels};
+use super::KINDS;
+use super::labels::{self, union};
+use super::merge::{merge, set};
 use crate::controller::Problem;
 use crate::manager::{Context, EnsureOptions, Foreign};
 use crate::object::{
@@ -39,11 +41,23 @@ pub trait ChildSpec: Clone + Debug + Default + DeserializeOwned + Send + Sync + 
     }
 }
 
+/// The prefix of the operator's own annotations.
+const OWN_ANNOTATIONS: &str = "workload-operator.example.com/";
+
+/// Annotations that Kubernetes and kubectl write on each child.
+const OF_OTHERS: [&str; 3] = [
+    "deployment.kubernetes.io/revision",
+    "deprecated.daemonset.template.generation",
+    "kubectl.kubernetes.io/last-applied-configuration",
+];
+
 /// Desired state of a child, whose `spec` has a part `S` that the operator reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Desired<S> {
     /// The labels of the child itself.
     pub labels: Labels,
+    /// The annotations of the child itself.
+    pub annotations: Labels,
     /// Its spec.
     pub spec: Value,
     read: PhantomData<fn() -> S>,
@@ -79,7 +93,27 @@ pub enum Own {}
 impl<S: ChildSpec> Desired<S> {
     /// Returns a child with these labels and this spec.
     pub fn new(labels: Labels, spec: Value) -> Desired<S> {
-        Desired { labels, spec, read: PhantomData }
+        Desired { labels, annotations: Labels::default(), spec, read: PhantomData }
+    }
+
+    /// Merges a template over the child, except its own labels and the fields `own` of its spec.
+    #[must_use]
+    pub fn with_template(mut self, template: Option<&Value>, own: &[&str]) -> Desired<S> {
+        let Some(over) = template.and_then(|template| set("", template)) else { return self };
+        let labels =
+            |field: &str| Labels::deserialize(&over["metadata"][field]).unwrap_or_default();
+        self.labels = union(&labels("labels"), &self.labels);
+        let annotations = labels("annotations");
+        let foreign = annotations.iter().filter(|(key, _)| {
+            !key.starts_with(OWN_ANNOTATIONS) && !OF_OTHERS.contains(&key.as_str())
+        });
+        self.annotations = foreign.map(|(key, value)| (key.clone(), value.clone())).collect();
+        let generated = self.spec.clone();
+        if let Some(over) = over["spec"].as_object() {
+            merge("", &mut self.spec, Value::Object(over.clone()));
+        }
+        own.iter().for_each(|field| self.spec[*field] = generated[*field].clone());
+        self
     }
 
     /// Applies the child of the object that `cx` reconciles, unless it is as desired. Returns the child.
@@ -113,7 +147,11 @@ impl<S: ChildSpec> Desired<S> {
 
     /// Returns the object to apply for the custom resource under `key`.
     pub fn to_apply(&self, key: &ObjectKey) -> Value {
-        json!({ "metadata": { "name": key.name(), "labels": self.labels }, "spec": self.spec })
+        let mut metadata = json!({ "name": key.name(), "labels": self.labels });
+        if !self.annotations.is_empty() {
+            metadata["annotations"] = json!(self.annotations);
+        }
+        json!({ "metadata": metadata, "spec": self.spec })
     }
 }
 
@@ -237,11 +275,11 @@ impl Keep for Own {
     const APPLIED: &'static str = "workload-operator.example.com/applied";
     const ADMITTED: &'static str = "workload-operator.example.com/admitted";
 
-    fn label(key: &str) -> bool {
-        labels::is_ours(key) || labels::is_inherited(key)
+    fn label(_: &str) -> bool {
+        true
     }
-    fn annotation(_: &str) -> bool {
-        false
+    fn annotation(key: &str) -> bool {
+        !OF_OTHERS.contains(&key)
     }
 }
 

@@ -185,9 +185,10 @@ pub(crate) fn union(others: &Labels, own: &Labels) -> Labels {
     both.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-/// Returns whether the operator sets the label `key` on its owned objects.
-pub(crate) fn is_ours(key: &str) -> bool {
-    OWN.contains(&key)
+/// Returns whether a pod template must not have the label `key`: it selects the pods of a custom resource, or
+/// Kubernetes distinguishes templates by it.
+pub(crate) fn is_reserved(key: &str) -> bool {
+    [MEMCACHED, GENERIC_DAEMON, APP_V1].contains(&key) || OF_KUBERNETES.contains(&key)
 }
 
 /// Returns whether an object with the labels `there` belongs to the custom resource whose owned objects have

@@ -23,6 +23,7 @@ pub(crate) mod labels;
 // Owned objects.
 pub(crate) mod child;
 pub(crate) mod container;
+pub(crate) mod merge;
 pub(crate) mod pod_template;
 pub(crate) mod deployment;
 pub(crate) mod daemon_set;

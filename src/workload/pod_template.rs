@@ -8,7 +8,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::container::unless_zero;
-use super::labels::{Identity, union};
+use super::health::{Health, Level};
+use super::labels::{Identity, is_reserved, union};
+use super::merge::{merge, set};
+use super::reason::Reason;
 use crate::manager::Foreign;
 use crate::object::{InternedStr, Labels};
 use crate::schema;
@@ -28,6 +31,8 @@ pub struct PodTemplate {
 pub struct PodSpec {
     /// Containers.
     pub containers: Box<[Container]>,
+    /// Init containers. Those that are always restarted run beside the containers.
+    pub init_containers: Box<[Container]>,
     /// Tolerations of taints.
     pub tolerations: Box<[Value]>,
     /// Seconds between SIGTERM and SIGKILL.
@@ -42,6 +47,8 @@ pub struct Container {
     pub name: InternedStr,
     /// Image.
     pub image: InternedStr,
+    /// `Always` for an init container that runs beside the containers.
+    pub restart_policy: InternedStr,
     /// Condition under which it counts as ready.
     pub readiness_probe: Option<ProbeTimes>,
     /// Condition under which it counts as started.
@@ -138,24 +145,85 @@ impl PodTemplate {
             startup.saturating_add(delay.unwrap_or(0))
         };
         let longest = self.spec.containers.iter().map(starting).max().unwrap_or(0);
-        Duration::from_secs(longest.min(MOST_SECONDS))
+        // One of these starts after the other, and all before the containers.
+        let sidecars = self.spec.init_containers.iter().filter(|it| it.restart_policy == "Always");
+        let all = sidecars.map(starting).fold(longest, u64::saturating_add);
+        Duration::from_secs(all.min(MOST_SECONDS))
     }
 }
 
-/// Returns the pod template of a kind: `pod` with the settings of the custom resource, and its labels. What the kind
-/// itself sets takes precedence.
+/// Returns the pod template of a kind: `pod` with the settings of the custom resource, the template `over` merged over
+/// it, and the labels that the kind guarantees.
 pub(crate) fn template(
     identity: &Identity<'_>,
     mut pod: Value,
     settings: Option<&PodSettings>,
+    over: Option<&Value>,
 ) -> Value {
     let default = PodSettings::default();
     let settings = settings.unwrap_or(&default);
+    // Without a name, a removed one would stay: the API server also sets `serviceAccount`, which restores it.
+    if pod["serviceAccountName"].is_null() {
+        pod["serviceAccountName"] = json!("default");
+    }
     settings.apply(&mut pod, &identity.selector());
-    let labels = union(identity.inherited, &union(&settings.labels, &identity.pod_labels()));
+    let own = identity.pod_labels();
+    let labels = union(identity.inherited, &union(&settings.labels, &own));
     let annotations = json!(settings.annotations);
     let metadata = object([("labels", json!(labels)), ("annotations", annotations)]);
-    json!({ "metadata": metadata, "spec": pod })
+    let mut template = json!({ "metadata": metadata, "spec": pod });
+    if let Some(mut over) = over.and_then(|over| set("", over)) {
+        if let Some(Value::Object(metadata)) = over.get_mut("metadata") {
+            metadata.remove("creationTimestamp");
+        }
+        loosen(&mut template["spec"], &over["spec"]);
+        merge("", &mut template, over);
+        if let Some(labels) = template["metadata"]["labels"].as_object_mut() {
+            // Other labels of the operator would add the pods to another custom resource.
+            labels.retain(|key, _| !is_reserved(key));
+            labels.extend(own.iter().map(|(key, value)| (key.to_string(), json!(value))));
+        }
+        for volume in template["spec"]["volumes"].as_array_mut().into_iter().flatten() {
+            if volume.as_object().is_some_and(|fields| fields.len() == 1) {
+                volume["emptyDir"] = json!({});
+            }
+        }
+    }
+    template
+}
+
+/// Returns the health of a custom resource with a template while the administrator allows none; `None` if nothing
+/// refuses it.
+pub(crate) fn refusal(is_allowed: bool, templates: [Option<&Value>; 2]) -> Option<Health> {
+    let has_one = templates.into_iter().flatten().any(|template| set("", template).is_some());
+    let message = "Templates are not allowed here. To allow them, install the admission policies, which decide who can \
+                   set them, and start the operator with --allow-templates. Review existing templates first: they apply then";
+    (has_one && !is_allowed)
+        .then(|| Health::new(Level::Stalled, Reason::TemplateNotAllowed, message.to_owned()))
+}
+
+/// Removes defaults of a generated pod that contradict the template: a ServiceAccount that is named is used, and a
+/// privileged container can gain privileges.
+fn loosen(pod: &mut Value, over: &Value) {
+    let none = Vec::new();
+    if !over["serviceAccountName"].is_null()
+        && let Some(pod) = pod.as_object_mut()
+    {
+        pod.remove("automountServiceAccountToken");
+    }
+    for container in pod["containers"].as_array_mut().into_iter().flatten() {
+        let mut all = over["containers"].as_array().unwrap_or(&none).iter();
+        let Some(over) = all.find(|over| over["name"] == container["name"]) else { continue };
+        let context = &over["securityContext"];
+        let adds_all = context["capabilities"]["add"].as_array().is_some_and(|added| {
+            added.iter().any(|one| *one == "SYS_ADMIN" || *one == "CAP_SYS_ADMIN")
+        });
+        if (context["privileged"] == true || adds_all)
+            && let Some(context) = container["securityContext"].as_object_mut()
+        {
+            context.remove("allowPrivilegeEscalation");
+        }
+    }
 }
 
 /// Returns operations that remove sources of variables for which a value is desired. The API server accepts a source
@@ -275,7 +343,7 @@ mod tests {
         }))
         .unwrap();
         let pod = json!({"nodeSelector": {"logs": "true"}, "containers": [{"name": "a"}]});
-        let made = template(&identity, pod, Some(&settings));
+        let made = template(&identity, pod, Some(&settings), None);
         let labels = &made["metadata"]["labels"];
         let found = ["app", "team", "cost"].map(|key| labels[key].as_str());
         assert_eq!(found, [Some("memcached"), Some("a"), Some("c")]);
@@ -285,5 +353,13 @@ mod tests {
         let container = &made["spec"]["containers"][0];
         assert_eq!(container["lifecycle"], json!({"preStop": {"sleep": {"seconds": 5}}}));
         assert_eq!(made["spec"]["terminationGracePeriodSeconds"], Value::Null);
+        let pod = json!({"containers": [{"name": "a"}]});
+        let of = |over: &Value| template(&identity, pod.clone(), Some(&settings), Some(over));
+        let without_labels = of(&json!({"spec": {"hostNetwork": true}}));
+        assert_eq!(without_labels["metadata"], made["metadata"]);
+        let foreign = json!({"a": "c", "app": "x", "app.example.com/v1": "shop", "tier": "web"});
+        let labels = of(&json!({"metadata": {"labels": foreign}}))["metadata"]["labels"].clone();
+        let found = ["a", "app", "app.example.com/v1", "tier"].map(|key| labels[key].as_str());
+        assert_eq!(found, [Some("b"), Some("memcached"), None, Some("web")]);
     }
 }

@@ -96,6 +96,8 @@ words! {
             => "Set `spec.image` or `spec.exporter.image`, or MEMCACHED_IMAGE or MEMCACHED_EXPORTER_IMAGE in the operator's Deployment, as the message says.",
         HostPathNotAllowed: "The administrator has not allowed a path in `hostPaths`. The operator does not change the DaemonSet."
             => "Choose another path, or allow it with the operator's flag --allowed-host-paths (ALLOWED_HOST_PATHS).",
+        TemplateNotAllowed: "`podTemplate` or `serviceTemplate` is set, but the operator does not allow templates. It does not change the managed resources."
+            => "Remove the template, or install the admission policies of artifacts/policy and start the operator with --allow-templates (ALLOW_TEMPLATES).",
         QuotaExceeded: "A ResourceQuota rejects the write."
             => "Raise the quota, or free some of it. The operator retries automatically.",
         Forbidden: "RBAC or an admission policy rejects the write."

@@ -66,6 +66,20 @@ fn the_api_reference_matches_the_schemas() {
     is_or_becomes("docs/API.md", &text);
 }
 
+/// The fields with Kubernetes' own types: name, type and effect.
+const TEMPLATES: [(&str, &str, &str); 2] = [
+    (
+        "podTemplate",
+        "[PodTemplateSpec](https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-template-v1/)",
+        "restarts the pods",
+    ),
+    (
+        "serviceTemplate",
+        "metadata and [ServiceSpec](https://kubernetes.io/docs/reference/kubernetes-api/service-resources/service-v1/)",
+        "in place",
+    ),
+];
+
 /// The types of fields that several kinds have, each described once.
 #[derive(Default)]
 struct Types {
@@ -165,6 +179,11 @@ fn fields(
             default => format!("`{default}`"),
         };
         let meaning = word(&field["description"]).replace('|', "\\|").replace('\n', " ");
+        if let Some((_, kind, effect)) = TEMPLATES.iter().find(|(template, ..)| template == name) {
+            let (path, kind, effect) = (format!("`{path}`"), kind.to_string(), effect.to_string());
+            rows.push(vec![path, kind, String::new(), String::new(), effect, meaning]);
+            continue;
+        }
         let kind = match shared {
             Some(title) => {
                 let anchor = title.to_lowercase().replace(' ', "-");
@@ -201,7 +220,12 @@ struct Effects {
 
 impl Effects {
     fn of(kind: &str, schema: &Value) -> Effects {
-        Effects { kind: kind.to_owned(), full: sample(schema, 0) }
+        let mut full = sample(schema, 0);
+        // A template takes precedence over all other fields.
+        for template in TEMPLATES {
+            full.as_object_mut().unwrap().remove(template.0);
+        }
+        Effects { kind: kind.to_owned(), full }
     }
 
     /// Returns the effect of another value of the field at `path`, which starts with `spec.`.

@@ -85,6 +85,7 @@ mod cgroup;
 mod limits;
 mod fairness;
 mod pace;
+mod templates;
 mod large;
 mod memory;
 mod missing_dependencies;

@@ -57,6 +57,7 @@ async fn holds_on(version: String) -> String {
     only_who_may_create_daemon_sets_may_create_generic_daemons(&world).await;
     a_map_can_be_emptied(&world);
     an_editor_gains_no_rights_of_others(&world).await;
+    an_editor_cannot_use_templates(&world).await;
     zero_values_need_no_permission(&world);
     an_editor_gets_no_other_program_into_an_app_with_rights(&world).await;
     every_field_of_an_app_can_be_guarded(&world).await;
@@ -362,13 +363,73 @@ async fn an_editor_gains_no_rights_of_others(world: &World) {
     world.kubectl(&["delete", "memcached", "mallory"]).unwrap();
 }
 
+/// A template, and an object that has one, belongs to those who may create its Deployment or Service.
+async fn an_editor_cannot_use_templates(world: &World) {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let kubectl = |options: &[&str], (api_version, kind): (&str, &str), spec: &Value| {
+        let object = json!({"apiVersion": api_version, "kind": kind,
+            "metadata": {"name": "templated"}, "spec": spec});
+        std::fs::write(file.path(), object.to_string()).unwrap();
+        let all = [options, &["-f", file.path().to_str().unwrap()]].concat();
+        unless_conflicting(|| world.kubectl(&all))
+    };
+    let create = ["create", "--as=mallory", "--dry-run=server"];
+    let replace = ["replace", "--as=mallory", "--dry-run=server"];
+    for (kind, minimal, count) in [
+        (("app.example.com/v1", "App"), json!({"image": "a"}), "replicas"),
+        (("cache.example.com/v1alpha1", "Memcached"), json!({}), "size"),
+    ] {
+        let with = |field: &str, value: Value| {
+            let mut spec = minimal.clone();
+            spec[field] = value;
+            spec
+        };
+        for (field, template, resource) in [
+            ("podTemplate", json!({"spec": {"hostNetwork": true}}), "deployments.apps"),
+            // 0 and false are values, which can make a pod less restricted.
+            ("podTemplate", json!({"spec": {"hostUsers": false}}), "deployments.apps"),
+            (
+                "podTemplate",
+                json!({"spec": {"securityContext": {"runAsUser": 0}}}),
+                "deployments.apps",
+            ),
+            ("podTemplate", json!({"metadata": {"labels": {"a": "b"}}}), "deployments.apps"),
+            ("serviceTemplate", json!({"spec": {"type": "NodePort"}}), "services"),
+        ] {
+            let spec = with(field, template);
+            let refused = logged(|| kubectl(&create, kind, &spec).err()).await;
+            assert!(refused.contains(&format!("mallory cannot create {resource}")), "{refused}");
+            kubectl(&["create"], kind, &spec).unwrap();
+            let mut scaled = spec.clone();
+            scaled[count] = json!(2);
+            kubectl(&replace, kind, &scaled).unwrap();
+            let mut other = spec.clone();
+            other["minReadySeconds"] = json!(1);
+            for other in [&other, &minimal] {
+                let refused = kubectl(&replace, kind, other).unwrap_err();
+                assert!(
+                    refused.contains(&format!("mallory cannot create {resource}")),
+                    "{refused}"
+                );
+            }
+            kubectl(&["delete"], kind, &spec).unwrap();
+        }
+    }
+}
+
 /// A field with a zero value, as templates and Go clients write it, is the same as an absent field.
 fn zero_values_need_no_permission(world: &World) {
-    let zero = json!({"image": "b", "volumes": [], "serviceAccountName": "", "pod": {},
+    let empty = json!({"metadata": {"creationTimestamp": null, "labels": {}},
+        "spec": {"volumes": [], "priorityClassName": "", "affinity": null, "containers": null}});
+    let zero = json!({"image": "b", "podTemplate": empty, "serviceTemplate": null, "volumes": [], "serviceAccountName": "", "pod": {},
         "ports": [{"port": 80, "nodePort": 0}]});
     for (api_version, kind, spec) in [
         ("app.example.com/v1", "App", zero),
-        ("cache.example.com/v1alpha1", "Memcached", json!({"image": "", "pod": {}})),
+        (
+            "cache.example.com/v1alpha1",
+            "Memcached",
+            json!({"image": "", "pod": {}, "podTemplate": {"spec": null}, "serviceTemplate": {}}),
+        ),
     ] {
         let object = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "zero"},
             "spec": spec});
@@ -388,6 +449,7 @@ fn a_map_can_be_emptied(world: &World) {
         |it: Value| json!({"volumes": [{"name": "tmp", "mountPath": "/tmp", "emptyDir": it}]});
     let exporter =
         || json!({"exporter": {"image": "exporter:1", "resources": {"limits": {"cpu": "1"}}}});
+    let pods = |pod: Value| json!({"podTemplate": {"spec": pod}});
     let rolling = || json!({"strategy": {"rollingUpdate": {"maxSurge": 1}}});
     let (app, cache) = (("app.example.com/v1", "App"), ("cache.example.com/v1alpha1", "Memcached"));
     let daemon = ("mydomain.com/v1beta1", "GenericDaemon");
@@ -405,6 +467,14 @@ fn a_map_can_be_emptied(world: &World) {
         (cache, limits(), json!({"resources": {}})),
         (cache, labels(), json!({"pod": {"labels": {}}})),
         (cache, budget(json!({"maxUnavailable": 1})), budget(json!({}))),
+        (app, pods(json!({"nodeSelector": {"a": "b"}})), pods(json!({"nodeSelector": {}}))),
+        (
+            app,
+            pods(json!({"containers": [{"name": "a", "image": "a"}]})),
+            pods(json!({"containers": []})),
+        ),
+        (app, pods(json!({"securityContext": {"runAsUser": 1}})), pods(json!({}))),
+        (daemon, pods(json!({"hostNetwork": true})), json!({"podTemplate": {}})),
         (daemon, json!({"envs": [{"name": "A", "value": "a"}]}), json!({"envs": []})),
         (daemon, limits(), json!({"resources": {}})),
         (daemon, labels(), json!({"pod": {}})),
@@ -492,7 +562,8 @@ async fn an_editor_gets_no_other_program_into_an_app_with_rights(world: &World) 
         let all = [&[verb, "-f", file.path().to_str().unwrap()], options].concat();
         unless_conflicting(|| world.kubectl(&all))
     };
-    let mut spec = json!({"image": "ours:1", "serviceAccountName": "default"});
+    let account = json!({"spec": {"serviceAccountName": "default"}});
+    let mut spec = json!({"image": "ours:1", "podTemplate": account});
     kubectl("create", &spec, &[]).unwrap();
     for (field, value) in [("image", json!("evil:1")), ("command", json!(["sh"]))] {
         let before = spec[field].take();

@@ -276,6 +276,11 @@ impl WorkloadArgs {
                 *image = text_of(flag, installed.setting(flag, variable));
             }
         }
+        if !self.allow_templates {
+            let flag = "allow-templates";
+            let text = text_of(flag, installed.setting(flag, "ALLOW_TEMPLATES"));
+            self.allow_templates = text.is_some_and(|text| text == "true");
+        }
         if self.max_image_rollouts.is_none() {
             let flag = "max-image-rollouts";
             let text = text_of(flag, installed.setting(flag, "MAX_IMAGE_ROLLOUTS"));

@@ -13,7 +13,11 @@ fn key(name: &str) -> ObjectKey {
 }
 
 fn settings(image: &str) -> Settings {
-    Settings { memcached_image: Some(image.into()), exporter_image: Some("exporter:2".into()) }
+    Settings {
+        memcached_image: Some(image.into()),
+        exporter_image: Some("exporter:2".into()),
+        ..Settings::default()
+    }
 }
 
 fn memcached(spec: &Value) -> Memcached {

@@ -219,6 +219,10 @@ fn with_settings(mut template: Value, spec: &Value) -> Value {
             template["spec"][field] = settings[field].clone();
         }
     }
+    // Always sent. Values of the spec name the same one.
+    for field in ["serviceAccount", "serviceAccountName"] {
+        template["spec"][field] = json!("default");
+    }
     template["spec"]["enableServiceLinks"] = json!(settings["enableServiceLinks"] == true);
     if !settings["preStopSleepSeconds"].is_null() {
         let sleep = json!({"seconds": settings["preStopSleepSeconds"]});
@@ -272,7 +276,7 @@ fn with_defaults(own: &Value, cpu: &str, request: &Value, limit: &Value) -> Valu
 fn exporter(spec: &Value, port: &Value) -> Value {
     let resources = with_defaults(&spec["resources"], "10m", &json!("32Mi"), &json!("64Mi"));
     json!({
-        "name": "exporter", "image": spec["image"].as_str().unwrap_or(EXPORTER_IMAGE),
+        "name": "metrics", "image": spec["image"].as_str().unwrap_or(EXPORTER_IMAGE),
         "imagePullPolicy": "IfNotPresent",
         "args": [format!("--memcached.address=localhost:{port}")],
         "ports": [{"name": "metrics", "containerPort": 9150}],

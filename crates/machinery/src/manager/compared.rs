@@ -5,7 +5,7 @@ use std::io;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-use crate::object::Quantity;
+use crate::object::{Quantity, list_keys};
 
 /// A path in an object: a field name or list key, and the enclosing path.
 #[derive(Clone, Copy)]
@@ -196,6 +196,21 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
+/// Fields whose `false` the API server drops (k8s.io/api/core/v1: `bool` with omitempty).
+const UNSET_IF_FALSE: [&str; 8] = [
+    "hostNetwork",
+    "hostPID",
+    "hostIPC",
+    "readOnly",
+    "stdin",
+    "stdinOnce",
+    "tty",
+    "publishNotReadyAddresses",
+];
+
+/// Fields whose 0 the API server drops.
+const UNSET_IF_ZERO: [&str; 3] = ["initialDelaySeconds", "hostPort", "nodePort"];
+
 fn compare(found: &mut Vec<(String, Value)>, at: &Place<'_>, wanted: &Value, observed: &Value) {
     match (wanted, observed) {
         (Value::Object(wanted), Value::Object(_) | Value::Null) => {
@@ -222,6 +237,10 @@ fn compare(found: &mut Vec<(String, Value)>, at: &Place<'_>, wanted: &Value, obs
             compare_lists(found, at, wanted, observed);
         }
         _ if is_equal(wanted, observed) => {}
+        // The API server drops these zero values. Those of other fields differ from their defaults.
+        (Value::Bool(false), Value::Null) if UNSET_IF_FALSE.contains(&at.name) => {}
+        (Value::Number(number), Value::Null)
+            if number.as_i64() == Some(0) && UNSET_IF_ZERO.contains(&at.name) => {}
         _ if is_amount(at) && is_same_amount(wanted, observed) => {}
         _ => found.push((at.path(), observed.clone())),
     }
@@ -295,17 +314,12 @@ pub(super) fn has_same_keys(keys: &[&str], wanted: &Value, other: &Value) -> boo
 /// Returns the keys by which server-side apply merges a list of the built-in kinds (`x-kubernetes-list-map-keys`);
 /// `None` if the list is compared as a whole.
 pub(super) fn keys(at: &Place<'_>, items: &[Value]) -> Option<&'static [&'static str]> {
-    let keys: &[&str] = match at.name {
-        "containers" | "initContainers" | "env" | "volumes" | "imagePullSecrets" => &["name"],
-        "volumeMounts" => &["mountPath"],
-        "topologySpreadConstraints" => &["topologyKey", "whenUnsatisfiable"],
-        "ports" if items.iter().all(|port| port["port"].is_null()) => {
-            &["containerPort", "protocol"]
-        }
-        // Only the ports of a Service have keys. The ports of a NetworkPolicy rule are an atomic list.
-        "ports" if at.is("spec", "ports") => &["port", "protocol"],
-        _ => return None,
-    };
+    let is_of_container = || items.iter().all(|port| port["port"].is_null());
+    let keys = list_keys(at.name, |field| field == "containerPort" && is_of_container())?;
+    // Only the ports of a Service have these keys. The ports of a NetworkPolicy rule are an atomic list.
+    if keys[0] == "port" && !at.is("spec", "ports") {
+        return None;
+    }
     items.iter().all(|item| !item[keys[0]].is_null()).then_some(keys)
 }
 
