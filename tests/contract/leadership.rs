@@ -397,48 +397,6 @@ async fn an_edited_lease_is_not_acquired_before_its_duration_is_over() {
     replicas.assert_one_writer_at_a_time();
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn slow_lease_writes_do_not_end_leadership() {
-    let world = World::new("slow-lease", "restricted").await;
-    for rule in lease_roles() {
-        world.create(ROLE, rule).await.unwrap();
-    }
-    let binding = json!({
-        "metadata": {"name": "leader-election"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role",
-            "name": "workload-operator-leader-election"},
-        "subjects": [{"kind": "ServiceAccount", "name": "workload-operator",
-            "namespace": world.namespace}],
-    });
-    world.create(ROLE_BINDING, binding).await.unwrap();
-    let proxy = Proxy::start(world.plane()).await;
-    let slow = Fault::Delay(Duration::from_millis(2_500));
-    let writes = |call: &Call| call.is_write() && call.object.starts_with("leases");
-    proxy.inject(slow, usize::MAX, writes);
-    let kubeconfig = world.kubeconfig_through(&proxy.url()).await;
-    let namespace = world.namespace.clone();
-    let arguments =
-        ["--leader-elect", "--namespace", &namespace, "--leader-elect-namespace", &namespace];
-    let image = [("MEMCACHED_IMAGE", MEMCACHED_IMAGE)];
-    let operator = OperatorProcess::start(&kubeconfig, &arguments, &image);
-    operator.logged("Ready to work").await;
-    // It works for a while, and never loses the lease: its log reports no suspension.
-    for n in 0..4 {
-        let name = format!("cart-{n}");
-        world
-            .create(MEMCACHED, json!({"metadata": {"name": name}, "spec": {"size": 1}}))
-            .await
-            .unwrap();
-        world.until(MEMCACHED, &name, is_ready).await;
-        let renewed = proxy.count(writes);
-        proxy.until(renewed + 2, writes).await;
-    }
-    let lines = operator.lines();
-    let is = |text: &str| lines.iter().filter(|line| line.contains(text)).count();
-    assert_eq!(is("This process leads"), 1, "it has begun once: {lines:#?}");
-    assert_eq!(is("not renewed in time") + is("no longer leads"), 0, "{lines:#?}");
-}
-
 /// The pooled connections of the leader break when they are used, and new ones get no further than TLS.
 /// Requests that wait for a connection must not be sent under the next leader.
 #[tokio::test(flavor = "multi_thread")]

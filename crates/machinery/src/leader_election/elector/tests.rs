@@ -35,6 +35,8 @@ struct Server {
     /// Answers given instead of the true ones.
     instead: Mutex<VecDeque<Answer>>,
     unreachable: Mutex<bool>,
+    /// Time from a write to its answer, beside the usual 5 ms.
+    slow: Mutex<Duration>,
     unwatchable: Mutex<bool>,
     /// Number of Leases created so far: each has a UID of its own.
     created: AtomicUsize,
@@ -55,6 +57,10 @@ impl Api for Arc<Server> {
     async fn ask(&self, _: &ObjectKey, step: &Step) -> (Answer, Option<Error>) {
         self.asked.fetch_add(1, Ordering::Relaxed);
         sleep(Duration::from_millis(5)).await;
+        if *step != Step::Read {
+            let slow = *self.slow.lock();
+            sleep(slow).await;
+        }
         if *self.unreachable.lock() {
             std::future::pending::<()>().await;
         }
@@ -314,6 +320,17 @@ async fn an_outage_suspends_permission_and_its_end_restores_it() {
     assert!(back.elapsed() < Duration::from_secs(4), "{:?}", back.elapsed());
     assert_eq!(process.leadership.status().problem, None);
     assert_eq!(*process.seen.0.lock(), [true, false, true]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn slow_writes_of_the_lease_do_not_end_leadership() {
+    let (server, clock) = (Arc::new(Server::default()), Virtual::new());
+    // Longer than the period between two renewals.
+    *server.slow.lock() = Duration::from_millis(2_500);
+    let process = start(&server, &clock, "a");
+    process.reached(Phase::Leading).await;
+    sleep(Duration::from_secs(600)).await;
+    assert_eq!(*process.seen.0.lock(), [true]);
 }
 
 #[tokio::test(start_paused = true)]
