@@ -17,17 +17,14 @@ use crate::workload::condition::{self, Time, Type, Wanted, merge};
 use crate::workload::custom_resource::{Switches, custom, is_paused};
 use crate::workload::deployment::with_deadline;
 use crate::workload::labels::{APP_V1, Identity, selector_text};
-use crate::workload::merge::set;
 use crate::workload::observer::{Inputs, Observer};
-use crate::workload::pod_template::{object, refusal, template};
+use crate::workload::pod_template::{object, refusal};
 use crate::workload::reason::Reason;
 use crate::workload::reconciliation::{Found, Reconciliation};
 use crate::workload::services::{Service, ServicePort, ServiceSpec};
-use crate::workload::{
-    BudgetSpec, ChildCondition, Deployment, DeploymentSpec, REVISIONS, RollingUpdate,
-};
+use crate::workload::{BudgetSpec, ChildCondition, Deployment, DeploymentSpec, REVISIONS};
 
-use pod::{pod, protocol};
+use pod::protocol;
 pub use spec::{Spec, Status};
 
 // === View ===
@@ -65,8 +62,7 @@ pub struct Children {
 pub fn desired(app: &App) -> Children {
     let identity = identity(app);
     let (labels, selector) = (identity.labels(), identity.selector());
-    let over = pod::template(app);
-    let template = template(&identity, pod(app), app.spec.pod.as_deref(), over.as_ref());
+    let template = pod::template(&identity, app);
     let deployment = object([
         ("replicas", json!(app.spec.replicas)),
         ("selector", json!({ "matchLabels": selector })),
@@ -82,7 +78,7 @@ pub fn desired(app: &App) -> Children {
             ("ports", json!(service_ports(&app.spec.ports))),
         ]);
         Desired::new(labels.clone(), service)
-            .with_template(app.spec.service_template.as_deref(), &["selector"])
+            .with_template(&app.spec.service_template, &["selector"])
     });
     let budget = app.spec.pod_disruption_budget.as_ref();
     let budget = budget.and_then(|settings| settings.desired(&selector));
@@ -94,15 +90,18 @@ pub fn desired(app: &App) -> Children {
 /// new pod on another node could wait for the volume forever, because the old pod terminates only after the new pod is
 /// ready. The surge is always sent: a change to Recreate removes only what the operator has set.
 fn strategy(spec: &Spec, pod: &Value) -> Value {
-    let chosen = spec.strategy.as_deref().cloned().unwrap_or_default();
-    let pace = chosen.rolling_update.unwrap_or_default();
-    let is_default = chosen.kind.is_empty() && pace == RollingUpdate::default();
-    if chosen.kind == "Recreate" || is_default && writes_to_a_claim(pod) {
+    let mut strategy = spec.strategy.set();
+    if strategy.is_null() && writes_to_a_claim(pod) {
         return json!({ "type": "Recreate" });
     }
-    let surge = pace.max_surge.map_or(json!("25%"), |surge| json!(surge));
-    let pace = object([("maxSurge", surge), ("maxUnavailable", json!(pace.max_unavailable))]);
-    json!({ "type": "RollingUpdate", "rollingUpdate": pace })
+    if strategy["type"] != "Recreate" {
+        strategy["type"] = json!("RollingUpdate");
+        let surge = &mut strategy["rollingUpdate"]["maxSurge"];
+        if surge.is_null() {
+            *surge = json!("25%");
+        }
+    }
+    strategy
 }
 
 fn writes_to_a_claim(pod: &Value) -> bool {
@@ -254,16 +253,14 @@ pub async fn reconcile(
     let health = if is_paused(&app.meta) {
         run.compare(&children.deployment)?;
         run.observe_paused(|_| Inputs::default()).await
-    } else if let Some(refusal) = refusal(
-        allow_templates,
-        [app.spec.pod_template.as_deref(), app.spec.service_template.as_deref()],
-    ) {
+    } else if let Some(refusal) =
+        refusal(allow_templates, &[&app.spec.pod_template, &app.spec.service_template])
+    {
         run.compare(&children.deployment)?;
         refusal
     } else {
         run.apply(&children.deployment).await?;
-        let template = app.spec.service_template.as_deref();
-        let has_no_type = template.is_none_or(|it| set("", &it["spec"]["type"]).is_none());
+        let has_no_type = app.spec.service_template.set()["spec"]["type"].is_null();
         if let Some(service) = children.service.as_mut().filter(|_| has_no_type) {
             // Also for a Service that will be adopted. Another owner's Service shows no type.
             keep_type(service, cx.get::<Service>(cx.key())?.as_deref());

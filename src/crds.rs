@@ -3,11 +3,10 @@
 //! Guarantees
 //! - [`crds`] is the only source of `artifacts/crds/`: the files are generated from these types, and a test
 //!   regenerates and compares them.
-//! - The operator can carry out every spec that the API server accepts: bounds and CEL rules refuse others,
-//!   with a message that states the allowed values. Exceptions are the form of keys of maps (labels,
-//!   annotations, extended resources) and settings of the cluster (the range of node ports). Names are
-//!   included: a Memcached and an App have the name of their Service, so it must be a DNS label.
-//! - Every string, list and map is bounded, and so is the cost of each rule.
+//! - The operator's own fields are bounded, and CEL rules of a bounded cost refuse values that it cannot carry out,
+//!   with a message that states the allowed ones. Names are included: a Memcached and an App have the name of their
+//!   Service, so it must be a DNS label.
+//! - Fields of the Kubernetes API have its types. What only its validation refuses is reported as `Invalid`.
 //! - An object that no controller has seen shows this: `status` defaults to observedGeneration -1 and
 //!   Ready=Unknown, so no tool reports it as healthy.
 //! - `null` means the same as absent. Only fields of templates are nullable.
@@ -43,20 +42,10 @@ fn finish(crd: &mut CustomResourceDefinition) {
         let schema = schema.expect("the derive gives every version a schema");
         forbid_null(schema);
         let properties = schema.properties.as_mut().expect("the root has properties");
-        if kind == "GenericDaemon" {
-            without_spreading(properties.get_mut("spec").expect("every kind has a spec"));
-        }
         own_as_a_whole(properties.get_mut("spec").expect("every kind has a spec"));
         let status = properties.get_mut("status").expect("every kind has a status");
         status.default = Some(JSON(untouched(&kind)));
     }
-}
-
-/// Removes the spread constraints: a daemon runs once on each node.
-fn without_spreading(spec: &mut JSONSchemaProps) {
-    let pod = spec.properties.as_mut().and_then(|fields| fields.get_mut("pod"));
-    let fields = pod.and_then(|pod| pod.properties.as_mut()).expect("every kind has `pod`");
-    fields.remove("topologySpreadConstraints").expect("`pod` has it");
 }
 
 /// Returns the status of an object that no controller has seen.

@@ -7,11 +7,10 @@
 pub(crate) mod spec;
 mod pod;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::controller::{Action, Problem};
 use crate::manager::Context;
@@ -28,16 +27,7 @@ use crate::workload::reason::Reason;
 use crate::workload::reconciliation::{Found, Reconciliation};
 use crate::workload::{DaemonSet, DaemonSetSpec, REVISIONS};
 
-pub use spec::{HostPath, Spec, Status};
-
-/// The administrator's settings for all GenericDaemons.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Settings {
-    /// Directories of nodes that daemons can use, including everything below them.
-    pub allowed_host_paths: Vec<InternedStr>,
-    /// True if templates are allowed, because policies decide who can set them.
-    pub allow_templates: bool,
-}
+pub use spec::{Spec, Status};
 
 // === View ===
 
@@ -60,19 +50,13 @@ impl Spec {
     pub fn node_labels(&self) -> Option<String> {
         let own = self.label.iter().map(InternedStr::to_string);
         let key = self.label.as_ref().and_then(|label| label.split_once('=')).map(|(key, _)| key);
-        let mut selector: BTreeMap<&str, &str> = BTreeMap::new();
-        for (key, value) in self.pod.iter().flat_map(|pod| pod.node_selector.iter()) {
-            selector.insert(key, value);
-        }
-        let template = self.pod_template.as_ref();
-        let template = template.and_then(|it| it["spec"]["nodeSelector"].as_object());
-        for (key, value) in template.into_iter().flatten() {
-            selector.insert(key, value.as_str().unwrap_or_default());
-        }
+        let template = self.pod_template.set();
+        let selector = template["spec"]["nodeSelector"].as_object().into_iter().flatten();
         // A `label` with a value overrides the selector of the same key; without one, both apply.
-        let selector = selector.into_iter().filter(|(other, _)| Some(*other) != key);
-        let all: Vec<String> =
-            own.chain(selector.map(|(key, value)| format!("{key}={value}"))).collect();
+        let selector = selector.filter(|(other, _)| Some(other.as_str()) != key);
+        let selector =
+            selector.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()));
+        let all: Vec<String> = own.chain(selector).collect();
         (!all.is_empty()).then(|| all.join(","))
     }
 }
@@ -95,25 +79,12 @@ pub fn desired(daemon: &GenericDaemon) -> Desired<DaemonSetSpec> {
     };
     let spec = object([
         ("selector", json!({ "matchLabels": identity.selector() })),
-        ("updateStrategy", update_strategy(&daemon.spec)),
+        ("updateStrategy", daemon.spec.update_strategy.set()),
         ("minReadySeconds", json!(daemon.spec.min_ready_seconds.filter(|seconds| *seconds > 0))),
         ("revisionHistoryLimit", json!(REVISIONS)),
         ("template", pod::template(&identity, &daemon.spec)),
     ]);
     Desired::new(identity.labels(), spec)
-}
-
-/// Returns how pods of a new template replace the old ones; null leaves it to Kubernetes.
-fn update_strategy(spec: &Spec) -> Value {
-    let max_unavailable = spec.max_unavailable.as_ref().filter(|amount| !amount.is_zero());
-    let is_set = !spec.update_strategy.is_empty() || max_unavailable.is_some();
-    let kind =
-        if spec.update_strategy.is_empty() { "RollingUpdate" } else { &spec.update_strategy };
-    let mut strategy = json!({ "type": kind });
-    if let Some(max_unavailable) = max_unavailable {
-        strategy["rollingUpdate"] = json!({ "maxUnavailable": max_unavailable });
-    }
-    if is_set { strategy } else { Value::Null }
 }
 
 // === Status ===
@@ -194,7 +165,7 @@ fn available(daemon_set: Option<&DaemonSet>, health: &Health) -> Wanted {
 pub async fn reconcile(
     daemon: Arc<GenericDaemon>,
     cx: Context<GenericDaemon>,
-    settings: Settings,
+    allow_templates: bool,
     observer: Observer,
 ) -> Result<Action, Problem> {
     let desired = desired(&daemon);
@@ -204,14 +175,7 @@ pub async fn reconcile(
     let health = if is_paused(&daemon.meta) {
         run.compare(&desired)?;
         run.observe_paused(inputs).await
-    } else if let Some(refusal) =
-        pod::refusal(&daemon.spec.host_paths, &settings.allowed_host_paths)
-    {
-        run.compare(&desired)?;
-        Health::new(Level::Stalled, Reason::HostPathNotAllowed, refusal)
-    } else if let Some(refusal) =
-        refusal(settings.allow_templates, [daemon.spec.pod_template.as_deref(), None])
-    {
+    } else if let Some(refusal) = refusal(allow_templates, &[&daemon.spec.pod_template]) {
         run.compare(&desired)?;
         refusal
     } else {

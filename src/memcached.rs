@@ -105,7 +105,7 @@ pub fn desired(memcached: &Memcached, images: &Images) -> Children {
         deployment: Desired::new(labels.clone(), with_deadline(deployment)),
         budget: budget.map(|spec| Desired::new(labels.clone(), spec)),
         service: Desired::new(labels, service(spec, &selector))
-            .with_template(spec.service_template.as_deref(), &["selector"]),
+            .with_template(&spec.service_template, &["selector"]),
     }
 }
 
@@ -247,7 +247,7 @@ pub async fn reconcile(
         run.observe_paused(|_| Inputs { listed, ..Inputs::default() }).await
     } else if let Some(refusal) = refusal(
         settings.allow_templates,
-        [memcached.spec.pod_template.as_deref(), memcached.spec.service_template.as_deref()],
+        &[&memcached.spec.pod_template, &memcached.spec.service_template],
     ) {
         refusal
     } else {

@@ -243,7 +243,9 @@ pub fn add_controllers(manager: Manager, args: &WorkloadArgs, pace: &Pace) -> Ma
             manager = match name {
                 ControllerName::Memcached => memcached(manager, args, pace.clone(), observer),
                 ControllerName::App => app(manager, args.allow_templates, observer),
-                ControllerName::GenericDaemon => generic_daemon(manager, args, observer),
+                ControllerName::GenericDaemon => {
+                    generic_daemon(manager, args.allow_templates, observer)
+                }
             };
         }
     }
@@ -297,14 +299,9 @@ fn app(manager: Manager, allow_templates: bool, observer: Observer) -> Manager {
         .reconcile(move |app, cx| app::reconcile(app, cx, allow_templates, observer.clone()))
 }
 
-fn generic_daemon(manager: Manager, args: &WorkloadArgs, observer: Observer) -> Manager {
-    let allowed = args.allowed_host_paths.iter().map(|path| path.as_str().into());
-    let settings = generic_daemon::Settings {
-        allowed_host_paths: allowed.collect(),
-        allow_templates: args.allow_templates,
-    };
+fn generic_daemon(manager: Manager, allow_templates: bool, observer: Observer) -> Manager {
     custom::<GenericDaemon>(manager).owns::<DaemonSet>().reconcile(move |daemon, cx| {
-        generic_daemon::reconcile(daemon, cx, settings.clone(), observer.clone())
+        generic_daemon::reconcile(daemon, cx, allow_templates, observer.clone())
     })
 }
 

@@ -12,12 +12,10 @@
 //! can cost, and `string()` as much again. So the schema checks such fields in lists, and rules check few of them
 //! elsewhere.
 
-pub mod parts;
-pub(crate) mod template;
+pub(crate) mod kubernetes;
 
 use kube::core::Rule;
 use schemars::{Schema, SchemaGenerator, json_schema};
-use serde_json::{Value, json};
 
 /// RFC 1123 subdomain, as the API server has it (k8s.io/apimachinery/pkg/util/validation).
 const SUBDOMAIN: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
@@ -40,13 +38,6 @@ pub(crate) fn dns_label_name(bearers: &str) -> Rule {
              with a letter or digit, because {bearers} must have the same name"
         )
         .as_str(),
-    )
-}
-
-pub(crate) fn object_name() -> Rule {
-    rule(
-        format!("self.matches('^{SUBDOMAIN}$')"),
-        "`name` must be a valid object name: lower-case letters, digits, '-' and '.'",
     )
 }
 
@@ -84,317 +75,19 @@ pub(crate) fn prefix_of(field: &str) -> Rule {
     )
 }
 
-// === environment ===
+// === budgets ===
 
-/// Maximum total length of the values of all variables, in characters. Kubernetes stores an App several
-/// times: as last applied, in its Deployment, and in each of its ReplicaSets.
-pub(crate) const MOST_CHARACTERS: u32 = 65536;
-
-pub(crate) fn sum_of_values() -> Rule {
-    rule(
-        format!("self.map(e, has(e.value) ? size(e.value) : 0).sum() <= {MOST_CHARACTERS}"),
-        &format!(
-            "`envs` must have at most {MOST_CHARACTERS} characters of values in total; move long values to a \
-             ConfigMap and refer to it with `valueFrom`"
-        ),
-    )
-}
-
-/// Allows the fields of a pod that an environment variable can refer to
-/// (k8s.io/kubernetes/pkg/apis/core/validation, validEnvDownwardAPIFieldPathExpressions).
-pub(crate) fn field_path() -> Rule {
-    rule(
-        format!(
-            "self in ['metadata.name', 'metadata.namespace', 'metadata.uid', 'spec.nodeName', \
-             'spec.serviceAccountName', 'status.hostIP', 'status.hostIPs', 'status.podIP', \
-             'status.podIPs'] || \
-             self.matches(\"^metadata[.](labels|annotations)\\\\['({SUBDOMAIN}/)?{QUALIFIED}'\\\\]$\")"
-        ),
-        "`fieldPath` must be one of 'metadata.name', 'metadata.namespace', 'metadata.uid', \
-         'spec.nodeName', 'spec.serviceAccountName', 'status.hostIP', 'status.hostIPs', \
-         'status.podIP', 'status.podIPs', or metadata.labels['KEY'] or metadata.annotations['KEY']",
-    )
-}
-
-pub(crate) fn divisor_of_a_resource(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "description": "Unit of the value.",
-        "x-kubernetes-int-or-string": true,
-        "anyOf": [{ "type": "integer" }, { "type": "string" }],
-        "enum": [0, 1, "", "0", "1", "1m", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi",
-            "1Ti", "1Pi", "1Ei"],
-    })
-}
-
-// === pods ===
-
-/// The form of a label value.
-const LABEL_VALUE: &str = "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
-
-/// Returns the schema of pod labels. The API server validates the keys in the pod template. A rule would
-/// exceed its budget, because the estimate assumes that the keys of a map are as long as a request.
-pub(crate) fn pod_labels(_: &mut SchemaGenerator) -> Schema {
-    labels(
-        "Additional labels of the pods. A change restarts the pods.",
-        32,
-        &json!([{
-            "rule": "self.all(k, !(k in ['app.kubernetes.io/name', 'app.kubernetes.io/instance', \
-                'app.kubernetes.io/version', 'app.kubernetes.io/part-of', 'app.kubernetes.io/managed-by', \
-                'app.kubernetes.io/created-by', 'cache.example.com/memcached', 'mydomain.com/genericdaemon', \
-                'app.example.com/v1']))",
-            "message": "`labels` must not have the operator's own labels: 'app.kubernetes.io/' with 'name', 'instance', \
-                'version', 'part-of', 'managed-by' or 'created-by', and the label by which the operator selects pods",
-        }]),
-    )
-}
-
-pub(crate) fn pod_annotations(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "description": "Annotations of the pods. A change restarts the pods.",
-        "type": "object",
-        "maxProperties": 32,
-        // Together with the keys, the values stay below 256 KiB (k8s.io/apimachinery,
-        // TotalAnnotationSizeLimitB).
-        "additionalProperties": { "type": "string", "maxLength": 7680 },
-        "x-kubernetes-validations": [
-            {
-                "rule": "!('kubectl.kubernetes.io/restartedAt' in self)",
-                "message": "`annotations` must not have 'kubectl.kubernetes.io/restartedAt': kubectl rollout \
-                    restart sets it",
-            },
-            {
-                "rule": "self.all(k, size(bytes(self[k])) <= 7680)",
-                "message": "each of `annotations` must have at most 7680 bytes",
-            },
-        ],
-    })
-}
-
-pub(crate) fn node_selector(_: &mut SchemaGenerator) -> Schema {
-    labels("Labels that a node must have to run the pods.", 16, &json!(null))
-}
-
-fn labels(description: &str, most: u32, rules: &Value) -> Schema {
-    let mut schema = json_schema!({
-        "description": description,
-        "type": "object",
-        "maxProperties": most,
-        "additionalProperties": { "type": "string", "maxLength": 63, "pattern": LABEL_VALUE },
-    });
-    if !rules.is_null() {
-        schema.insert("x-kubernetes-validations".to_owned(), rules.clone());
-    }
-    schema
-}
-
-pub(crate) fn topology_key() -> Rule {
-    rule(
-        format!("self.matches('^({SUBDOMAIN}/)?{QUALIFIED}$')"),
-        "`topologyKey` must be the key of a label, for example 'topology.kubernetes.io/zone'",
-    )
-}
-
-pub(crate) fn taint_key() -> Rule {
-    rule(
-        format!("self.matches('^(({SUBDOMAIN}/)?{QUALIFIED})?$')"),
-        "`key` must be the key of a taint, for example 'example.com/gpu'",
-    )
-}
-
-pub(crate) fn name_in(field: &str) -> Rule {
-    rule(
-        format!("self.matches('^{SUBDOMAIN}$')"),
-        &format!("`{field}` must be a valid object name: lower-case letters, digits, '-' and '.'"),
-    )
-}
-
-/// Like [`name_in`], for an optional field.
-pub(crate) fn optional_name_in(field: &str) -> Rule {
-    rule(
-        format!("self.matches('^({SUBDOMAIN})?$')"),
-        &format!("`{field}` must be a valid object name: lower-case letters, digits, '-' and '.'"),
-    )
-}
-
-pub(crate) fn when_unsatisfiable(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "description": "With 'DoNotSchedule', a pod that would exceed `maxSkew` stays pending. With 'ScheduleAnyway', the scheduler only prefers other nodes.",
-        "type": "string",
-        "enum": ["DoNotSchedule", "ScheduleAnyway"],
-    })
-}
-
-// === resources ===
-
-/// Returns the schema of amounts by resource name. It excludes `hugepages-…`, which need volumes that an App
-/// cannot have. The API server validates the names of extended resources in the Deployment, because a rule
-/// would exceed its budget.
-pub(crate) fn quantities(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "type": "object",
-        "maxProperties": MOST_RESOURCES,
-        "additionalProperties": {
-            "x-kubernetes-int-or-string": true,
-            "anyOf": [{ "type": "integer" }, { "type": "string" }],
-            "maxLength": 64,
-        },
-        "x-kubernetes-validations": [
-            {
-                "rule": "self.all(k, k in ['cpu', 'memory', 'ephemeral-storage'] || \
-                    (k.contains('/') && !k.contains('kubernetes.io/') && !k.startsWith('requests.')))",
-                "message": "a resource must be 'cpu', 'memory', 'ephemeral-storage', or an extended \
-                    resource such as 'example.com/gpu'",
-            },
-            {
-                "rule": "self.all(k, type(self[k]) == int ? int(self[k]) >= 0 : \
-                    isQuantity(self[k]) && !quantity(self[k]).isLessThan(quantity('0')))",
-                "message": "an amount must be a quantity that is greater than or equal to 0, for \
-                    example '500m' or '64Mi'",
-            },
-        ],
-    })
-}
-
-/// Maximum number of resources: three of Kubernetes' own and four extended ones.
-const MOST_RESOURCES: u64 = 7;
-
-/// Requires that the request of one resource does not exceed its limit. One rule for all resources would
-/// exceed its budget.
-pub(crate) fn request_within_limit(resource: &str) -> Rule {
-    let (request, limit) =
-        (format!("self.requests['{resource}']"), format!("self.limits['{resource}']"));
-    let is_quantity = |value: &str| format!("(type({value}) == int || isQuantity({value}))");
-    rule(
-        format!(
-            "!has(self.requests) || !has(self.limits) || !('{resource}' in self.requests) || \
-             !('{resource}' in self.limits) || !{} || !{} || \
-             quantity(string({request})).compareTo(quantity(string({limit}))) <= 0",
-            is_quantity(&request),
-            is_quantity(&limit),
-        ),
-        &format!("`requests` must not exceed `limits`: `{resource}` does"),
-    )
-}
-
-/// Requires that limits of extended resources are whole numbers.
-pub(crate) fn extended_limits() -> Rule {
-    let limit = "self.limits[k]";
-    rule(
-        format!(
-            "!has(self.limits) || self.limits.all(k, !k.contains('/') || type({limit}) == int || \
-             !isQuantity({limit}) || quantity({limit}).isInteger())"
-        ),
-        "the limit of an extended resource must be a whole number",
-    )
-}
-
-/// Requires that requests of extended resources equal their limits. Another rule rejects invalid quantities.
-pub(crate) fn extended_requests() -> Rule {
-    let (request, limit) = ("self.requests[k]", "self.limits[k]");
-    let number = |value: &str, other: &str| {
-        format!("(type({value}) == int && {other} in [dyn(string(int({value})))])")
-    };
-    rule(
-        format!(
-            "!has(self.requests) || self.requests.all(k, !k.contains('/') || (has(self.limits) && k in self.limits && \
-             ({request} in [{limit}] || {} || {} || (type({request}) == string && type({limit}) == string && \
-             quantity({request}).compareTo(quantity({limit})) == 0))))",
-            number(request, limit),
-            number(limit, request),
-        ),
-        "the request of an extended resource must equal its limit",
-    )
-}
-
-// === containers ===
-
-/// Requires that the container has the named port of a probe, because the kubelet never runs a probe of an
-/// unknown port. Only a `targetPort` names a port. (`==` of an int-or-string has no bounded cost.)
-pub(crate) fn probes_a_named_port(probe: &str) -> Rule {
-    let of = |handler: &str| {
-        let port = format!("self.{probe}.{handler}.port");
-        format!(
-            "(!has(self.{probe}.{handler}) || type({port}) == int || \
-             self.ports.exists(p, has(p.targetPort) && p.targetPort in [{port}]))"
-        )
-    };
-    rule(
-        format!("!has(self.{probe}) || ({} && {})", of("httpGet"), of("tcpSocket")),
-        &format!(
-            "the port of `{probe}` must be a number, or a name that one of `ports` has as its `targetPort`"
-        ),
-    )
-}
-
-pub(crate) fn probe_port(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "description": "Port: a number from 1 to 65535, or a name that one of `ports` has as its `targetPort`.",
-        "x-kubernetes-int-or-string": true,
-        "anyOf": [{ "type": "integer" }, { "type": "string" }],
-        "minimum": 1,
-        "maximum": 65535,
-        "maxLength": 15,
-        "pattern": PORT_NAME,
-    })
-}
-
-pub(crate) fn mount_path() -> Rule {
-    rule(
-        "self.startsWith('/') && self != '/' && !self.contains(':')".to_owned(),
-        "`mountPath` must begin with '/', must not be '/', and must not contain ':'",
-    )
-}
-
-pub(crate) fn no_root_if_restricted() -> Rule {
-    rule(
-        "!has(self.securityProfile) || self.securityProfile == '' || !has(self.runAsUser) || self.runAsUser > 0"
-            .to_owned(),
-        "`runAsUser` must be greater than 0 if `securityProfile` is 'Restricted'",
-    )
-}
-
-/// Refuses a node selector that contradicts `label`.
-pub(crate) fn label_and_selector() -> Rule {
-    let (key, value) = ("self.label.split('=')[0]", "self.label.split('=')[1]");
-    rule(
-        format!(
-            "!has(self.label) || !self.label.contains('=') || !has(self.pod) || !has(self.pod.nodeSelector) || \
-             !({key} in self.pod.nodeSelector) || self.pod.nodeSelector[{key}] == {value}"
-        ),
-        "`pod.nodeSelector` must not have the key of `label` with a different value",
-    )
-}
-
-pub(crate) fn amount(_: &mut SchemaGenerator) -> Schema {
-    amount_of("A number of pods, or a percentage such as '25%'.", (0, 0))
-}
-
+/// Returns the schema of the limit of a budget. 0 means absent, but 0% does not.
 pub(crate) fn amount_of_a_budget(_: &mut SchemaGenerator) -> Schema {
-    amount_of(
-        "Number or percentage, such as '25%', of pods that can be unavailable. Without it, there is no limit.",
-        // 0 means absent, but 0% does not.
-        (0, 1),
-    )
-}
-
-pub(crate) fn amount_of_nodes(_: &mut SchemaGenerator) -> Schema {
-    amount_of(
-        "Number or percentage, such as '10%', of nodes whose pod can be unavailable during a rolling update. \
-         Defaults to 1.",
-        // 0 means absent, but 0% does not.
-        (0, 1),
-    )
-}
-
-fn amount_of(description: &str, (least, least_share): (u32, u32)) -> Schema {
     json_schema!({
-        "description": description,
+        "description": "Number or percentage, such as '25%', of pods that can be unavailable. Without it, there is no \
+            limit.",
         "x-kubernetes-int-or-string": true,
         "anyOf": [{ "type": "integer" }, { "type": "string" }],
-        "minimum": least,
+        "minimum": 0,
         "maximum": i32::MAX,
         "maxLength": 4,
-        "pattern": if least_share == 0 { "^(100|[1-9]?[0-9])%$" } else { "^(100|[1-9][0-9]?)%$" },
+        "pattern": "^(100|[1-9][0-9]?)%$",
     })
 }
 
@@ -460,7 +153,6 @@ pub(crate) fn memcached_options() -> Rule {
 
 // === ports ===
 
-const PORT_NAME: &str = "^([a-z0-9]+-)*[a-z0-9]*[a-z][a-z0-9]*(-[a-z0-9]+)*$";
 /// The name of a container's port, or an empty string, which some clients write for an unset field.
 const TARGET_PORT: &str = "^(([a-z0-9]+-)*[a-z0-9]*[a-z][a-z0-9]*(-[a-z0-9]+)*)?$";
 

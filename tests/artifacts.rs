@@ -196,7 +196,6 @@ fn place(reason: Reason) -> &'static str {
         | Reason::FieldImmutable
         | Reason::Contested
         | Reason::ImageMissing
-        | Reason::HostPathNotAllowed
         | Reason::TemplateNotAllowed
         | Reason::QuotaExceeded
         | Reason::Forbidden

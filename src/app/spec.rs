@@ -2,13 +2,12 @@
 
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::object::InternedStr;
-use crate::schema;
-use crate::schema::parts::{Probe, Volume};
+use crate::schema::{self, kubernetes};
+use crate::workload::custom_resource::Json;
 use crate::workload::services::ServicePort;
-use crate::workload::{BudgetSettings, Condition, EnvVar, PodSettings, Resources, Strategy};
+use crate::workload::{BudgetSettings, Condition};
 
 /// A program, how many of it, and how it is reached.
 #[derive(CustomResource, KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,17 +34,6 @@ use crate::workload::{BudgetSettings, Condition, EnvVar, PodSettings, Resources,
     validation = schema::dns_label_name("the Service and the container"),
 )]
 #[serde(rename_all = "camelCase")]
-// An apply of a Deployment without the name would keep the old one: the API server also sets `serviceAccount`,
-// which restores it.
-#[x_kube(validation = (
-    "!has(oldSelf.serviceAccountName) || oldSelf.serviceAccountName == '' || (has(self.serviceAccountName) && \
-     self.serviceAccountName != '')",
-    "`serviceAccountName` cannot be removed; set it to 'default' instead",
-))]
-#[x_kube(validation = schema::no_root_if_restricted())]
-#[x_kube(validation = schema::probes_a_named_port("readinessProbe"))]
-#[x_kube(validation = schema::probes_a_named_port("livenessProbe"))]
-#[x_kube(validation = schema::probes_a_named_port("startupProbe"))]
 pub struct Spec {
     /// Number of pods.
     #[serde(default = "one")]
@@ -55,19 +43,18 @@ pub struct Spec {
     #[schemars(length(max = 512))]
     #[x_kube(validation = schema::image())]
     pub image: InternedStr,
-    /// When nodes pull the image: 'IfNotPresent' (the default), 'Always' or 'Never'. With 'IfNotPresent', a pod can
-    /// start without the registry on a node that already has the image.
-    #[serde(default, skip_serializing_if = "str::is_empty")]
-    #[schemars(extend("enum" = ["IfNotPresent", "Always", "Never", ""]))]
-    pub image_pull_policy: InternedStr,
     /// Resource limits and requests of the container.
-    #[serde(default, skip_serializing_if = "Resources::is_empty")]
-    pub resources: Resources,
+    #[serde(default, skip_serializing_if = "Json::is_none")]
+    #[schemars(schema_with = "kubernetes::resources")]
+    pub resources: Json,
     /// Environment variables of the container. Their order matters only if one refers to another with $(NAME).
-    #[serde(default)]
-    #[schemars(length(max = 256), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
-    #[x_kube(validation = schema::sum_of_values())]
-    pub envs: Box<[EnvVar]>,
+    #[serde(default, skip_serializing_if = "Json::is_none")]
+    #[schemars(schema_with = "kubernetes::env")]
+    pub envs: Json,
+    /// Sources of environment variables: ConfigMaps and Secrets, all of whose keys become variables.
+    #[serde(default, skip_serializing_if = "Json::is_none")]
+    #[schemars(schema_with = "kubernetes::env_from")]
+    pub env_from: Json,
     /// Ports of the Service. Without ports, there is no Service.
     #[serde(default)]
     #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["port", "protocol"]))]
@@ -93,77 +80,50 @@ pub struct Spec {
     pub ports: Box<[ServicePort]>,
     /// Entrypoint of the container. Defaults to the image's ENTRYPOINT.
     #[serde(default, skip_serializing_if = "<[InternedStr]>::is_empty")]
-    #[schemars(length(max = 64), inner(length(max = 4096)))]
     pub command: Box<[InternedStr]>,
     /// Arguments of the entrypoint. Defaults to the image's CMD.
     #[serde(default, skip_serializing_if = "<[InternedStr]>::is_empty")]
-    #[schemars(length(max = 64), inner(length(max = 4096)))]
     pub args: Box<[InternedStr]>,
     /// Readiness probe. The Service sends requests only to pods that pass it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Probe>")]
-    pub readiness_probe: Option<Box<Value>>,
+    #[serde(default, skip_serializing_if = "Json::is_none")]
+    #[schemars(schema_with = "kubernetes::probe")]
+    pub readiness_probe: Json,
     /// Liveness probe. The kubelet restarts the container when the probe fails.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Probe>")]
-    pub liveness_probe: Option<Box<Value>>,
+    #[serde(default, skip_serializing_if = "Json::is_none")]
+    #[schemars(schema_with = "kubernetes::probe")]
+    pub liveness_probe: Json,
     /// Startup probe. The other probes start after it has passed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<Probe>")]
-    pub startup_probe: Option<Box<Value>>,
-    /// Volumes of the container: ConfigMaps, Secrets, PersistentVolumeClaims and empty directories.
-    #[serde(default, skip_serializing_if = "<[Value]>::is_empty")]
-    #[schemars(with = "Vec<Volume>", length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
-    #[x_kube(validation = (
-        "self.all(v, self.exists_one(w, w.mountPath == v.mountPath))",
-        "two of `volumes` must not have the same `mountPath`",
-    ))]
-    pub volumes: Box<[Value]>,
-    /// ServiceAccount of the pods. Once set, the field cannot be removed. To return to the default, set it to
-    /// 'default'.
-    #[serde(default, skip_serializing_if = "str::is_empty")]
-    #[schemars(length(max = 253))]
-    #[x_kube(validation = schema::optional_name_in("serviceAccountName"))]
-    pub service_account_name: InternedStr,
+    #[serde(default, skip_serializing_if = "Json::is_none")]
+    #[schemars(schema_with = "kubernetes::probe")]
+    pub startup_probe: Json,
     /// With 'Restricted', the container meets the Pod Security Standard 'restricted': it does not run as root and has
     /// no capabilities.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     #[schemars(extend("enum" = ["Restricted", ""]))]
     pub security_profile: InternedStr,
-    /// ID of the user that runs the container. Defaults to the image's user.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0, max = 2_147_483_647))]
-    pub run_as_user: Option<i64>,
-    /// ID of the group that owns the volumes. Defaults to `runAsUser` if `securityProfile` is 'Restricted' and there
-    /// are volumes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0, max = 2_147_483_647))]
-    pub fs_group: Option<i64>,
-    /// How new pods replace old pods. Defaults to 'RollingUpdate', or to 'Recreate' if a PersistentVolumeClaim is not
-    /// `readOnly`: with 'RollingUpdate', a new pod on another node could wait for its volume forever.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub strategy: Option<Box<Strategy>>,
+    /// How new pods replace old pods. Defaults to 'RollingUpdate', or to 'Recreate' if a container can write to a
+    /// PersistentVolumeClaim: with 'RollingUpdate', a new pod on another node could wait for its volume forever.
+    #[serde(default, skip_serializing_if = "Json::is_none")]
+    #[schemars(schema_with = "kubernetes::strategy")]
+    pub strategy: Json,
     /// Seconds that a pod must be ready before it counts as available. Defaults to 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0, max = 3600))]
+    #[schemars(range(min = 0))]
     pub min_ready_seconds: Option<i32>,
     /// Limit on the pods that can be evicted at the same time, for example by a node drain. Defaults to no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_disruption_budget: Option<Box<BudgetSettings>>,
-    /// Settings of the pods. A change restarts the pods.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pod: Option<Box<PodSettings>>,
     /// Kubernetes' pod template, merged over the one that the operator generates. Lists of containers, variables,
     /// volumes, mounts and ports are merged by their keys. The main container is 'app'. To set it, you need permission
     /// to create Deployments. A change restarts the pods.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::template::pod_template")]
-    pub pod_template: Option<Box<Value>>,
+    #[serde(default, skip_serializing_if = "Json::is_none")]
+    #[schemars(schema_with = "kubernetes::pod_template")]
+    pub pod_template: Json,
     /// Metadata and spec of a Service, merged over those that the operator generates, for example annotations or
     /// 'type'. Without `ports`, there is no Service. To set it, you need permission to create Services.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::template::service_template")]
-    pub service_template: Option<Box<Value>>,
+    #[serde(default, skip_serializing_if = "Json::is_none")]
+    #[schemars(schema_with = "kubernetes::service_template")]
+    pub service_template: Json,
 }
 
 /// The status of the Deployment, and what the operator says of it.

@@ -46,22 +46,6 @@ fn the_pod_template_of_the_sample_is_unchanged() {
 }
 
 #[test]
-fn volumes_are_split_into_the_source_and_the_path() {
-    let mut app = sample();
-    let volume = json!({"name": "settings", "mountPath": "/etc/shop", "readOnly": true,
-        "configMap": {"name": "shop"}});
-    app.spec.volumes = [volume].into();
-    app.spec.security_profile = InternedStr::new("Restricted");
-    let pod = desired(&app).deployment.spec["template"]["spec"].clone();
-    let source = json!({"name": "settings", "configMap": {"name": "shop"}});
-    assert_eq!(pod["volumes"], json!([source]));
-    let container = &pod["containers"][0];
-    let mount = json!({"name": "settings", "mountPath": "/etc/shop", "readOnly": true});
-    assert_eq!(container["volumeMounts"], json!([mount]));
-    assert_eq!(container["securityContext"]["runAsNonRoot"], true);
-}
-
-#[test]
 fn the_deadline_includes_probes_min_ready_seconds_and_the_grace_period() {
     let deadline = |more: Value| {
         let mut spec = json!({"image": "shop:1"});
@@ -75,33 +59,24 @@ fn the_deadline_includes_probes_min_ready_seconds_and_the_grace_period() {
     assert_eq!(deadline(json!({"minReadySeconds": 700})), Some(1300));
     let slow = json!({"tcpSocket": {"port": 80}, "failureThreshold": 120, "periodSeconds": 10});
     assert_eq!(deadline(json!({"startupProbe": slow})), Some(1800));
-    let grace = json!({"terminationGracePeriodSeconds": 1800});
-    assert_eq!(deadline(json!({"pod": grace})), None, "new pods come beside the old ones");
-    assert_eq!(deadline(json!({"pod": grace, "strategy": {"type": "Recreate"}})), Some(2400));
-}
-
-/// This holds for every tag: with the image on the node, pods start even while the registry does not respond.
-#[test]
-fn the_default_image_pull_policy_is_if_not_present() {
-    let policy = |image: &str, policy: &str| {
-        let mut app = sample();
-        (app.spec.image, app.spec.image_pull_policy) = (image.into(), policy.into());
-        desired(&app).deployment.spec["template"]["spec"]["containers"][0]["imagePullPolicy"]
-            .clone()
-    };
-    assert_eq!(policy("shop:latest", ""), "IfNotPresent");
-    assert_eq!(policy("shop:1", "Always"), "Always");
+    let grace = json!({"spec": {"terminationGracePeriodSeconds": 1800}});
+    assert_eq!(deadline(json!({"podTemplate": grace})), None, "new pods come beside the old ones");
+    assert_eq!(
+        deadline(json!({"podTemplate": grace, "strategy": {"type": "Recreate"}})),
+        Some(2400)
+    );
 }
 
 #[test]
 fn only_an_app_with_an_account_of_its_own_gets_a_token() {
-    let token = |account: &str| {
+    let token = |template: Value| {
         let mut app = sample();
-        app.spec.service_account_name = account.into();
+        app.spec.pod_template = template.into();
         let spec = desired(&app).deployment.spec;
         spec["template"]["spec"]["automountServiceAccountToken"].as_bool()
     };
-    assert_eq!((token(""), token("shop")), (Some(false), None));
+    let own = json!({"spec": {"serviceAccountName": "shop"}});
+    assert_eq!((token(json!({})), token(own)), (Some(false), None));
 }
 
 #[test]

@@ -100,11 +100,6 @@ pub struct WorkloadArgs {
     #[arg(long, env = "MAX_IMAGE_ROLLOUTS", value_name = "NUMBER")]
     pub max_image_rollouts: Option<Limit>,
 
-    /// Directories of nodes that GenericDaemons can mount, including everything below them (comma-separated or
-    /// repeated). Defaults to none.
-    #[arg(long, env = "ALLOWED_HOST_PATHS", value_name = "PATH", value_delimiter = ',', value_parser = directory)]
-    pub allowed_host_paths: Vec<String>,
-
     /// Allows `podTemplate` and `serviceTemplate`, which can make pods privileged and use any ServiceAccount. Use it only
     /// together with the policies of artifacts/policy, which decide who can set them.
     #[arg(long, env = "ALLOW_TEMPLATES", num_args = 0..=1, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
@@ -400,18 +395,6 @@ fn one_namespace(text: &str) -> Result<String, String> {
     if name.is_empty() { Err("a namespace must have a name".to_owned()) } else { Ok(name) }
 }
 
-/// An absolute path without `.` and `..`.
-fn directory(text: &str) -> Result<String, String> {
-    let parts = text.strip_prefix('/').map(|rest| rest.trim_end_matches('/').split('/'));
-    let is_plain = parts
-        .is_some_and(|mut parts| text == "/" || parts.all(|part| !matches!(part, "" | "." | "..")));
-    if is_plain {
-        Ok(text.to_owned())
-    } else {
-        Err(format!("'{text}' must be a path such as /var/log"))
-    }
-}
-
 /// A positive time as Go and Kubernetes write durations: `500ms`, `15s`, `1m30s`.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let parsed = text.parse::<jiff::SignedDuration>().ok().map(Duration::try_from);
@@ -540,16 +523,6 @@ mod tests {
             [("auto", LogFormat::Auto), ("text", LogFormat::Text), ("json", LogFormat::Json)]
         {
             assert_eq!(parsed(&["--log-format", name]).log_format, format);
-        }
-    }
-
-    #[test]
-    fn an_allowed_directory_is_an_absolute_normalized_path() {
-        let allowed = parsed(&["--allowed-host-paths=/var/log/,/"]).workloads.allowed_host_paths;
-        assert_eq!(allowed, ["/var/log/", "/"]);
-        for bad in ["var", "/a/../b", "/a//b", "/./a", ""] {
-            let argument = format!("--allowed-host-paths={bad}");
-            assert!(refused(&[&argument]).contains("a path such as /var/log"), "{bad}");
         }
     }
 

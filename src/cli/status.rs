@@ -357,7 +357,7 @@ fn unschedulable(message: &str) -> &'static str {
     if has("persistentvolumeclaim") {
         "Create the PersistentVolumeClaim, or correct its name: `kubectl get pvc`."
     } else if has("untolerated taint") && !has("Insufficient") {
-        "Remove the taint (`kubectl taint node NODE KEY-`), or tolerate it in `spec.pod.tolerations`."
+        "Remove the taint (`kubectl taint node NODE KEY-`), or tolerate it in `spec.podTemplate.spec.tolerations`."
     } else if has("node affinity") || has("node selector") || has("topology spread") {
         "Correct the node selector or the spread constraints, or label nodes: `kubectl get nodes --show-labels`."
     } else {
@@ -407,7 +407,6 @@ fn refused(object: &Value) -> Option<Diagnosis> {
             | Reason::Forbidden
             | Reason::Contested
             | Reason::ImageMissing
-            | Reason::HostPathNotAllowed
             | Reason::TemplateNotAllowed
             | Reason::Invalid
             | Reason::FieldImmutable

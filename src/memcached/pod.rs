@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use super::{DEFAULT_PORT, Exporter, MEMCACHED, Settings, Spec};
 use crate::object::{InternedStr, Quantity};
-use crate::workload::Resources;
 use crate::workload::labels::Identity;
 use crate::workload::pod_template::{self, object};
 
@@ -86,7 +85,8 @@ impl Spec {
 
     /// Returns the image that the template has for a container.
     fn image_of(&self, container: &str) -> Option<InternedStr> {
-        let containers = self.pod_template.as_ref()?["spec"]["containers"].as_array()?;
+        let template = self.pod_template.set();
+        let containers = template["spec"]["containers"].as_array()?;
         let own = containers.iter().find(|it| it["name"] == container)?;
         own["image"].as_str().filter(|image| !image.is_empty()).map(InternedStr::new)
     }
@@ -107,8 +107,7 @@ impl Spec {
 pub(super) fn template(identity: &Identity<'_>, spec: &Spec, images: &Images) -> Value {
     let pod = pod(spec, images);
     let own = pod["containers"][0].clone();
-    let (settings, over) = (spec.pod.as_deref(), spec.pod_template.as_deref());
-    let mut template = pod_template::template(identity, pod, settings, over);
+    let mut template = pod_template::template(identity, pod, spec.pod_template.set());
     let container = &mut template["spec"]["containers"][0];
     for field in ["command", "args"] {
         container[field] = own[field].clone();
@@ -127,7 +126,6 @@ pub(super) fn pod(spec: &Spec, images: &Images) -> Value {
         "nodeSelector": { "kubernetes.io/os": "linux" },
         // Neither program calls the API server.
         "automountServiceAccountToken": false,
-        "enableServiceLinks": false,
     })
 }
 
@@ -146,7 +144,7 @@ fn memcached(spec: &Spec, image: &str) -> Value {
         ("command", json!(command)),
         ("args", json!(arguments(spec))),
         ("ports", json!([tcp(MEMCACHED, port)])),
-        ("resources", json!(resources(spec))),
+        ("resources", resources(spec)),
         ("readinessProbe", json!(probe)),
         ("securityContext", restricted(USER)),
     ])
@@ -154,7 +152,7 @@ fn memcached(spec: &Spec, image: &str) -> Value {
 
 /// Returns the container that exports the metrics of the instance in the same pod.
 fn exporter(spec: &Spec, image: &str) -> Value {
-    let resources = spec.exporter.as_ref().and_then(|exporter| exporter.resources.as_ref());
+    let resources = spec.exporter.as_ref().map(|exporter| exporter.resources.set());
     json!({
         "name": EXPORTER,
         "image": image,
@@ -162,7 +160,7 @@ fn exporter(spec: &Spec, image: &str) -> Value {
         "args": [format!("--memcached.address=localhost:{}", spec.port())],
         "ports": [tcp(EXPORTER, EXPORTER_PORT)],
         // memcached_exporter 0.16.0 needs 18 MiB, and 3 ms of processor time per scrape (of 500).
-        "resources": filled(resources, "10m", (mebibytes(32), mebibytes(64))),
+        "resources": filled(resources.unwrap_or_default(), "10m", (mebibytes(32), mebibytes(64))),
         "securityContext": restricted(NOBODY),
     })
 }
@@ -209,9 +207,9 @@ fn arguments(spec: &Spec) -> Vec<String> {
 
 /// Returns the resources of an instance. A client's request takes about 24 µs of processor time, so 100m are
 /// 4,000 requests a second. There is no CPU limit, which would only make clients wait.
-fn resources(spec: &Spec) -> Resources {
+fn resources(spec: &Spec) -> Value {
     let memory = mebibytes(memory_needed(spec));
-    filled(spec.resources.as_deref(), "100m", (memory.clone(), memory))
+    filled(spec.resources.set(), "100m", (memory.clone(), memory))
 }
 
 /// Returns the memory that an instance needs, in MiB: 1.2 times that for items, and 64. With more than 1,024
@@ -233,18 +231,22 @@ fn mebibytes(amount: i128) -> Quantity {
 
 /// Returns the user's resources with defaults for missing ones: requests of CPU and memory, and a limit of
 /// memory. No default makes a request larger than its limit.
-fn filled(own: Option<&Resources>, cpu: &str, (request, limit): (Quantity, Quantity)) -> Resources {
-    let mut all = own.cloned().unwrap_or_default();
-    let compared = |one: &Quantity, other: &Quantity| Some(one.millis()?.cmp(&other.millis()?));
-    let or = |one: Quantity, other: Option<&Quantity>, if_one_is: Ordering| match other {
-        Some(other) if compared(&one, other) == Some(if_one_is) => other.clone(),
-        _ => one,
+fn filled(mut own: Value, cpu: &str, (request, limit): (Quantity, Quantity)) -> Value {
+    let amount = |own: &Value, kind: &str, name: &str| -> Option<Quantity> {
+        serde_json::from_value(own[kind][name].clone()).ok()
     };
-    let limit = or(limit, all.requests.get("memory"), Ordering::Less);
-    all.limits.set_default("memory", limit);
-    let request = or(request, all.limits.get("memory"), Ordering::Greater);
-    all.requests.set_default("memory", request);
-    let cpu = or(Quantity::new(cpu), all.limits.get("cpu"), Ordering::Greater);
-    all.requests.set_default("cpu", cpu);
-    all
+    let or = |one: Quantity, other: Option<Quantity>, if_one_is: Ordering| {
+        let compared = |other: &Quantity| Some(one.millis()?.cmp(&other.millis()?));
+        let other = other.filter(|other| compared(other) == Some(if_one_is));
+        other.unwrap_or(one)
+    };
+    let mut fill = |kind: &str, name: &str, default: Quantity, other: &str, if_default_is| {
+        if own[kind][name].is_null() {
+            own[kind][name] = json!(or(default, amount(&own, other, name), if_default_is));
+        }
+    };
+    fill("limits", "memory", limit, "requests", Ordering::Less);
+    fill("requests", "memory", request, "limits", Ordering::Greater);
+    fill("requests", "cpu", Quantity::new(cpu), "limits", Ordering::Greater);
+    own
 }

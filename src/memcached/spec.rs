@@ -2,12 +2,11 @@
 
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::object::{InternedStr, Quantity};
-use crate::schema;
-use crate::workload::container::unless_zero;
-use crate::workload::{BudgetSettings, Condition, PodSettings, Resources};
+use crate::schema::{self, kubernetes};
+use crate::workload::custom_resource::{Json, unless_zero};
+use crate::workload::{BudgetSettings, Condition};
 
 /// Number of memcached instances, their port, and their settings.
 #[derive(CustomResource, KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,11 +39,6 @@ use crate::workload::{BudgetSettings, Condition, PodSettings, Resources};
 #[x_kube(validation = (
     "!has(self.exporter) || self.containerPort != 9150",
     "`containerPort` must not be 9150, which is the port of the `exporter`",
-))]
-// Labels by which the users of a Memcached identify its pods.
-#[x_kube(validation = (
-    "!has(self.pod) || !has(self.pod.labels) || !('app' in self.pod.labels || 'memcached_cr' in self.pod.labels)",
-    "`pod.labels` must not have 'app' or 'memcached_cr', which the operator sets",
 ))]
 pub struct Spec {
     /// Number of instances. The limit is 3, unless the administrator has raised it. At most this many run at the same
@@ -97,8 +91,9 @@ pub struct Spec {
     pub options: Box<[InternedStr]>,
     /// Resource limits and requests of the memcached container. Defaults to a request of 100m of CPU, and to a request
     /// and limit of memory that cover `memory`, tables and connections.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resources: Option<Box<Resources>>,
+    #[serde(default, skip_serializing_if = "Json::is_none")]
+    #[schemars(schema_with = "kubernetes::resources")]
+    pub resources: Json,
     /// Adds a container to each pod that exports memcached's metrics on port 9150, named 'metrics'. A change restarts
     /// the pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -110,25 +105,22 @@ pub struct Spec {
     pub readiness_probe: InternedStr,
     /// Seconds that a pod must be ready before it counts as available. Defaults to 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0, max = 3600))]
+    #[schemars(range(min = 0))]
     pub min_ready_seconds: Option<i32>,
     /// Limit on the pods that can be evicted at the same time, for example by a node drain. Defaults to no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_disruption_budget: Option<Box<BudgetSettings>>,
-    /// Settings of the pods. A change restarts the pods.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pod: Option<Box<PodSettings>>,
     /// Kubernetes' pod template, merged over the one that the operator generates. Lists of containers, variables,
     /// volumes, mounts and ports are merged by their keys. The main container is 'memcached'. To set it, you need permission
     /// to create Deployments. A change restarts the pods.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::template::pod_template")]
-    pub pod_template: Option<Box<Value>>,
+    #[serde(default, skip_serializing_if = "Json::is_none")]
+    #[schemars(schema_with = "kubernetes::pod_template")]
+    pub pod_template: Json,
     /// Metadata and spec of a Service, merged over those that the operator generates, for example annotations. The
     /// Service stays headless. To set it, you need permission to create Services.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::template::service_template")]
-    pub service_template: Option<Box<Value>>,
+    #[serde(default, skip_serializing_if = "Json::is_none")]
+    #[schemars(schema_with = "kubernetes::service_template")]
+    pub service_template: Json,
 }
 
 /// The exporter of memcached's metrics.
@@ -142,8 +134,9 @@ pub struct Exporter {
     pub image: InternedStr,
     /// Resource limits and requests of the container. Defaults to requests of 10m of CPU and 32Mi of memory, and to a
     /// memory limit of 64Mi.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resources: Option<Resources>,
+    #[serde(default, skip_serializing_if = "Json::is_none")]
+    #[schemars(schema_with = "kubernetes::resources")]
+    pub resources: Json,
 }
 
 /// Observed state.

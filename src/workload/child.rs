@@ -11,8 +11,9 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::KINDS;
+use super::custom_resource::Json;
 use super::labels::{self, union};
-use super::merge::{merge, set};
+use super::merge::merge;
 use crate::controller::Problem;
 use crate::manager::{Context, EnsureOptions, Foreign};
 use crate::object::{
@@ -98,8 +99,11 @@ impl<S: ChildSpec> Desired<S> {
 
     /// Merges a template over the child, except its own labels and the fields `own` of its spec.
     #[must_use]
-    pub fn with_template(mut self, template: Option<&Value>, own: &[&str]) -> Desired<S> {
-        let Some(over) = template.and_then(|template| set("", template)) else { return self };
+    pub fn with_template(mut self, template: &Json, own: &[&str]) -> Desired<S> {
+        let over = template.set();
+        if over.is_null() {
+            return self;
+        }
         let labels =
             |field: &str| Labels::deserialize(&over["metadata"][field]).unwrap_or_default();
         self.labels = union(&labels("labels"), &self.labels);

@@ -2,10 +2,13 @@
 //!
 //! A view serializes as its status, because only the status is compared.
 
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::condition::Condition;
 use super::labels;
+use super::merge::set;
 use crate::object::{Keep, Meta, Object, Resource};
 
 /// Annotation: while it is `true`, the operator writes nothing but the status.
@@ -47,6 +50,11 @@ macro_rules! custom {
 }
 pub(crate) use custom;
 
+/// A field with a type of the Kubernetes API. It is held as JSON text: only the API server needs to understand it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Json(Option<Box<RawValue>>);
+
 /// Keeps the annotations that control the operator, and the labels that owned objects inherit.
 #[derive(Debug, Clone, Copy)]
 pub enum Switches {}
@@ -58,6 +66,45 @@ impl Keep for Switches {
     fn annotation(key: &str) -> bool {
         key == PAUSED
     }
+}
+
+// === impl Json ===
+
+impl Json {
+    /// Returns whether the field is left out.
+    pub fn is_none(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Returns what is set in it: null if nothing is, because null, `{}`, `[]` and `""` mean absent.
+    pub fn set(&self) -> Value {
+        let parsed = self.0.as_ref().and_then(|text| serde_json::from_str(text.get()).ok());
+        parsed.and_then(|value: Value| set("", &value)).unwrap_or_default()
+    }
+}
+
+impl PartialEq for Json {
+    fn eq(&self, other: &Json) -> bool {
+        let text = |json: &Json| json.0.as_ref().map(|text| text.get().to_owned());
+        text(self) == text(other)
+    }
+}
+
+impl Eq for Json {}
+
+impl From<Value> for Json {
+    fn from(value: Value) -> Json {
+        Json(serde_json::value::to_raw_value(&value).ok())
+    }
+}
+
+/// Reads a zero value as absent, because clients in Go and templates write it for a field that is not set.
+pub(crate) fn unless_zero<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de> + Default + PartialEq,
+{
+    Ok(Option::<T>::deserialize(deserializer)?.filter(|value| *value != T::default()))
 }
 
 /// Returns whether a user has paused the object.

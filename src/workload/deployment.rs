@@ -3,8 +3,7 @@
 
 use std::time::Duration;
 
-use kube::KubeSchema;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::child::{Child, ChildSpec};
@@ -16,7 +15,6 @@ use super::reason::Reason;
 use super::sentence::{counted, share};
 use crate::manager::Foreign;
 use crate::object::{InternedStr, Kind, Labels};
-use crate::schema;
 
 /// An existing Deployment.
 pub type Deployment = Child<DeploymentSpec>;
@@ -37,66 +35,6 @@ pub struct DeploymentSpec {
     pub template: PodTemplate,
     /// True if a user has paused its rollouts.
     pub paused: bool,
-}
-
-/// Replacement of old pods by those of a new template.
-#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-#[schemars(!default)]
-#[x_kube(validation = (
-    "!has(self.rollingUpdate) || !has(self.type) || self.type in ['', 'RollingUpdate']",
-    "`rollingUpdate` must not be set if `type` is 'Recreate'",
-))]
-pub struct Strategy {
-    /// With 'RollingUpdate' (the default), pods are replaced gradually. With 'Recreate', all old pods terminate before
-    /// new ones start.
-    #[serde(default, rename = "type", skip_serializing_if = "str::is_empty")]
-    #[schemars(extend("enum" = ["RollingUpdate", "Recreate", ""]))]
-    pub kind: InternedStr,
-    /// Pace of a rolling update. Defaults to 25% of the pods at a time.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rolling_update: Option<RollingUpdate>,
-}
-
-/// The pace of a rolling update, in pods or as a percentage.
-#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-#[schemars(!default)]
-// With both 0, no pod could be replaced.
-#[x_kube(validation = (
-    "!has(self.maxSurge) || !has(self.maxUnavailable) || !(self.maxSurge in [dyn(0), dyn('0%')]) || \
-     !(self.maxUnavailable in [dyn(0), dyn('0%')])",
-    "`maxSurge` and `maxUnavailable` must not both be 0",
-))]
-pub struct RollingUpdate {
-    /// Number or percentage of pods that can exist in addition to `replicas`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::amount")]
-    pub max_surge: Option<Amount>,
-    /// Number or percentage of pods that can be unavailable.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schema::amount")]
-    pub max_unavailable: Option<Amount>,
-}
-
-/// A number or a percentage.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum Amount {
-    /// A number of pods.
-    Number(i32),
-    /// A percentage of the pods.
-    Percentage(InternedStr),
-}
-
-impl Amount {
-    /// Returns whether the amount is zero.
-    pub fn is_zero(&self) -> bool {
-        match self {
-            Amount::Number(number) => *number == 0,
-            Amount::Percentage(share) => share == "0%",
-        }
-    }
 }
 
 /// The status that the Deployment controller reports.

@@ -22,7 +22,6 @@ pub(crate) mod custom_resource;
 pub(crate) mod labels;
 // Owned objects.
 pub(crate) mod child;
-pub(crate) mod container;
 pub(crate) mod merge;
 pub(crate) mod pod_template;
 pub(crate) mod deployment;
@@ -42,13 +41,9 @@ pub(crate) mod fixtures;
 
 pub use child::{Child, ChildSpec, Desired, Own};
 pub use condition::{Condition, Status, Time, Type, Wanted};
-pub use container::{EnvVar, FieldRef, KeyRef, Quantities, ResourceRef, Resources, ValueSource};
-pub use custom_resource::{Custom, PAUSED, Switches};
+pub use custom_resource::{Custom, Json, PAUSED, Switches};
 pub use daemon_set::{DaemonSet, DaemonSetSpec, DaemonSetStatus, UpdateStrategy};
-pub use deployment::{
-    Amount, ChildCondition, Deployment, DeploymentSpec, DeploymentStatus, REVISIONS, RollingUpdate,
-    Strategy,
-};
+pub use deployment::{ChildCondition, Deployment, DeploymentSpec, DeploymentStatus, REVISIONS};
 pub use diagnostics::{Ask, Diagnostics};
 pub use evidence::{Answer, Evidence, Nodes};
 pub use health::{Context, Health, Level, Rollout, Workload};
@@ -56,13 +51,13 @@ pub use labels::MANAGER;
 pub use observer::Observer;
 pub use pod::{BY_MEMCACHED, Pod, PodLabels};
 pub use pod_state::{NodeState, PodState, Trouble};
-pub use pod_template::{Container, PodSettings, PodSpec, PodTemplate, ProbeTimes, Selector};
+pub use pod_template::{Container, PodSpec, PodTemplate, ProbeTimes, Selector};
 pub use progress::{Progress, completed, reported};
 pub use reason::{Action, Reason};
 pub use reconciliation::{Found, refused};
 pub use services::{
-    BudgetSettings, BudgetSpec, PodDisruptionBudget, Service, ServicePort, ServiceSpec, TargetPort,
-    Unread,
+    Amount, BudgetSettings, BudgetSpec, PodDisruptionBudget, Service, ServicePort, ServiceSpec,
+    TargetPort, Unread,
 };
 
 use crate::object::Kind;

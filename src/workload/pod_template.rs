@@ -1,21 +1,17 @@
-//! Pod templates, and the block `pod` of a custom resource: settings of its pods in addition to those of the
-//! kind.
+//! Pod templates: what the operator reads of them, and the merge of a custom resource's `podTemplate`.
 
 use std::time::Duration;
 
-use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::container::unless_zero;
+use super::custom_resource::Json;
 use super::health::{Health, Level};
 use super::labels::{Identity, is_reserved, union};
-use super::merge::{merge, set};
+use super::merge::merge;
 use super::reason::Reason;
 use crate::manager::Foreign;
 use crate::object::{InternedStr, Labels};
-use crate::schema;
-use crate::schema::parts::{SecretName, Toleration, TopologySpreadConstraint};
 
 /// The part of a pod template that the operator reads.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -75,59 +71,6 @@ pub struct Selector {
 /// Upper bound of the startup time that probes add: a day.
 const MOST_SECONDS: u64 = 86_400;
 
-/// Settings of the pods, in addition to those of the kind itself.
-#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-#[x_kube(validation = (
-    "!has(self.preStopSleepSeconds) || self.preStopSleepSeconds == 0 || self.preStopSleepSeconds < \
-     (has(self.terminationGracePeriodSeconds) ? self.terminationGracePeriodSeconds : 30)",
-    "`preStopSleepSeconds` must be less than `terminationGracePeriodSeconds`, which defaults to 30",
-))]
-pub struct PodSettings {
-    /// Additional labels of the pods. A change restarts the pods.
-    #[serde(default, skip_serializing_if = "Labels::is_empty")]
-    #[schemars(schema_with = "schema::pod_labels")]
-    pub labels: Labels,
-    /// Annotations of the pods. A change restarts the pods.
-    #[serde(default, skip_serializing_if = "Labels::is_empty")]
-    #[schemars(schema_with = "schema::pod_annotations")]
-    pub annotations: Labels,
-    /// Labels that a node must have to run the pods.
-    #[serde(default, skip_serializing_if = "Labels::is_empty")]
-    #[schemars(schema_with = "schema::node_selector")]
-    pub node_selector: Labels,
-    /// Taints that the pods tolerate.
-    #[serde(default, skip_serializing_if = "<[Value]>::is_empty")]
-    #[schemars(with = "Vec<Toleration>", length(max = 16))]
-    pub tolerations: Box<[Value]>,
-    /// How the pods spread over groups of nodes.
-    #[serde(default, skip_serializing_if = "<[Value]>::is_empty")]
-    #[schemars(with = "Vec<TopologySpreadConstraint>", length(max = 4), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["topologyKey", "whenUnsatisfiable"]))]
-    pub topology_spread_constraints: Box<[Value]>,
-    /// PriorityClass of the pods.
-    #[serde(default, skip_serializing_if = "str::is_empty")]
-    #[schemars(length(max = 253))]
-    #[x_kube(validation = schema::optional_name_in("priorityClassName"))]
-    pub priority_class_name: InternedStr,
-    /// Secrets for pulling the images.
-    #[serde(default, skip_serializing_if = "<[Value]>::is_empty")]
-    #[schemars(with = "Vec<SecretName>", length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
-    pub image_pull_secrets: Box<[Value]>,
-    /// Seconds that a pod has to terminate before it is killed. Defaults to 30.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0, max = 3600))]
-    pub termination_grace_period_seconds: Option<i64>,
-    /// Seconds that a pod keeps running after its termination begins, so that clients can stop using it. They count
-    /// towards `terminationGracePeriodSeconds`.
-    #[serde(default, deserialize_with = "unless_zero", skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0, max = 300))]
-    pub pre_stop_sleep_seconds: Option<i64>,
-    /// If true, containers get environment variables for each Service in the namespace. Defaults to false, because a
-    /// few thousand Services can prevent a program from starting.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub enable_service_links: bool,
-}
-
 // === impl PodTemplate ===
 
 impl PodTemplate {
@@ -152,54 +95,62 @@ impl PodTemplate {
     }
 }
 
-/// Returns the pod template of a kind: `pod` with the settings of the custom resource, the template `over` merged over
-/// it, and the labels that the kind guarantees.
-pub(crate) fn template(
-    identity: &Identity<'_>,
-    mut pod: Value,
-    settings: Option<&PodSettings>,
-    over: Option<&Value>,
-) -> Value {
-    let default = PodSettings::default();
-    let settings = settings.unwrap_or(&default);
+/// Returns the pod template of a kind: `pod`, the template `over` merged over it, and the labels that the kind
+/// guarantees.
+pub(crate) fn template(identity: &Identity<'_>, mut pod: Value, over: Value) -> Value {
     // Without a name, a removed one would stay: the API server also sets `serviceAccount`, which restores it.
-    if pod["serviceAccountName"].is_null() {
-        pod["serviceAccountName"] = json!("default");
-    }
-    settings.apply(&mut pod, &identity.selector());
+    pod["serviceAccountName"] = json!("default");
+    // A few thousand Services can prevent a program from starting.
+    pod["enableServiceLinks"] = json!(false);
     let own = identity.pod_labels();
-    let labels = union(identity.inherited, &union(&settings.labels, &own));
-    let annotations = json!(settings.annotations);
-    let metadata = object([("labels", json!(labels)), ("annotations", annotations)]);
-    let mut template = json!({ "metadata": metadata, "spec": pod });
-    if let Some(mut over) = over.and_then(|over| set("", over)) {
-        if let Some(Value::Object(metadata)) = over.get_mut("metadata") {
-            metadata.remove("creationTimestamp");
-        }
-        loosen(&mut template["spec"], &over["spec"]);
-        merge("", &mut template, over);
+    let labels = union(identity.inherited, &own);
+    let mut template = json!({ "metadata": { "labels": labels }, "spec": pod });
+    if !over.is_null() {
+        merge_over(&mut template, over);
         if let Some(labels) = template["metadata"]["labels"].as_object_mut() {
             // Other labels of the operator would add the pods to another custom resource.
             labels.retain(|key, _| !is_reserved(key));
             labels.extend(own.iter().map(|(key, value)| (key.to_string(), json!(value))));
         }
-        for volume in template["spec"]["volumes"].as_array_mut().into_iter().flatten() {
-            if volume.as_object().is_some_and(|fields| fields.len() == 1) {
-                volume["emptyDir"] = json!({});
-            }
+    }
+    for variable in variables(&mut template) {
+        // An empty value is sent to overwrite that of another manager.
+        if variable["value"].is_null() && variable["valueFrom"].is_null() {
+            variable["value"] = json!("");
         }
     }
     template
 }
 
+fn merge_over(template: &mut Value, mut over: Value) {
+    if let Some(Value::Object(metadata)) = over.get_mut("metadata") {
+        metadata.remove("creationTimestamp");
+    }
+    loosen(&mut template["spec"], &over["spec"]);
+    merge("", template, over);
+    let volumes = template.pointer_mut("/spec/volumes").and_then(Value::as_array_mut);
+    for volume in volumes.into_iter().flatten() {
+        if volume.as_object().is_some_and(|fields| fields.len() == 1) {
+            volume["emptyDir"] = json!({});
+        }
+    }
+}
+
+/// Returns the environment variables of all containers.
+fn variables(template: &mut Value) -> impl Iterator<Item = &mut Value> {
+    let pod = template["spec"].as_object_mut().into_iter().flatten();
+    let lists = pod.filter(|(field, _)| matches!(field.as_str(), "containers" | "initContainers"));
+    let containers = lists.filter_map(|(_, list)| list.as_array_mut()).flatten();
+    containers.filter_map(|it| it.get_mut("env").and_then(Value::as_array_mut)).flatten()
+}
+
 /// Returns the health of a custom resource with a template while the administrator allows none; `None` if nothing
 /// refuses it.
-pub(crate) fn refusal(is_allowed: bool, templates: [Option<&Value>; 2]) -> Option<Health> {
-    let has_one = templates.into_iter().flatten().any(|template| set("", template).is_some());
+pub(crate) fn refusal(is_allowed: bool, templates: &[&Json]) -> Option<Health> {
     let message = "Templates are not allowed here. To allow them, install the admission policies, which decide who can \
                    set them, and start the operator with --allow-templates. Review existing templates first: they apply then";
-    (has_one && !is_allowed)
-        .then(|| Health::new(Level::Stalled, Reason::TemplateNotAllowed, message.to_owned()))
+    let is_refused = !is_allowed && templates.iter().any(|it| !it.set().is_null());
+    is_refused.then(|| Health::new(Level::Stalled, Reason::TemplateNotAllowed, message.to_owned()))
 }
 
 /// Removes defaults of a generated pod that contradict the template: a ServiceAccount that is named is used, and a
@@ -264,55 +215,26 @@ pub(crate) fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
     fields.map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-// === impl PodSettings ===
-
-impl PodSettings {
-    /// Adds the settings to a pod that `selector` selects. The kind's node selector takes precedence.
-    fn apply(&self, pod: &mut Value, selector: &Labels) {
-        for (key, value) in self.node_selector.iter() {
-            if pod["nodeSelector"][key.as_str()].is_null() {
-                pod["nodeSelector"][key.as_str()] = json!(value);
-            }
-        }
-        // Pods of an older template do not count, because they will be deleted and the new pods would be
-        // uneven. Nodes with taints that the pod does not tolerate do not count either.
-        let spread = |constraint: &Value| {
-            let mut constraint = constraint.clone();
-            constraint["labelSelector"] = json!({ "matchLabels": selector });
-            constraint["matchLabelKeys"] = json!(["pod-template-hash"]);
-            constraint["nodeTaintsPolicy"] = json!("Honor");
-            constraint
-        };
-        let tolerations: Vec<Value> = self.tolerations.iter().map(without_empty).collect();
-        let spread: Vec<Value> = self.topology_spread_constraints.iter().map(spread).collect();
-        let Value::Object(set) = object([
-            ("tolerations", json!(tolerations)),
-            ("topologySpreadConstraints", json!(spread)),
-            ("priorityClassName", json!(self.priority_class_name)),
-            ("imagePullSecrets", json!(self.image_pull_secrets)),
-            ("terminationGracePeriodSeconds", json!(self.termination_grace_period_seconds)),
-            ("enableServiceLinks", json!(self.enable_service_links)),
-        ]) else {
-            return;
-        };
-        pod.as_object_mut().into_iter().for_each(|pod| pod.extend(set.clone()));
-        if let Some(seconds) = self.pre_stop_sleep_seconds {
-            for container in pod["containers"].as_array_mut().into_iter().flatten() {
-                container["lifecycle"] = json!({ "preStop": { "sleep": { "seconds": seconds } } });
-            }
-        }
+/// Returns a probe as the API server stores it: it replaces a 0 by the default.
+pub(crate) fn probe(wanted: &Json) -> Value {
+    let mut probe = wanted.set();
+    if let Some(fields) = probe.as_object_mut() {
+        fields.retain(|_, value| *value != json!(0));
     }
+    probe
 }
 
-/// Returns a part of a pod without empty strings and `false`, which mean the same as their absence.
-pub(crate) fn without_empty(part: &Value) -> Value {
-    match part {
-        Value::Object(fields) => {
-            let set = fields.iter().filter(|(_, value)| *value != "" && **value != json!(false));
-            set.map(|(name, value)| (name.clone(), without_empty(value))).collect()
-        }
-        other => other.clone(),
+/// Returns the security context of a user's image. Pod Security `restricted` also requires `runAsNonRoot` and
+/// no capabilities. An image that begins as root, as nginx does, then does not start
+/// (`chown("/var/cache/nginx/client_temp", 101) failed (1: Operation not permitted)`). Only the user knows the
+/// needs of the image and can choose the profile `Restricted`.
+pub(crate) fn security(profile: &str) -> Value {
+    let mut context = json!({ "allowPrivilegeEscalation": false });
+    if profile == "Restricted" {
+        context["runAsNonRoot"] = json!(true);
+        context["capabilities"] = json!({ "drop": ["ALL"] });
     }
+    context
 }
 
 #[cfg(test)]
@@ -320,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn settings_are_added_and_never_replace_what_the_kind_sets() {
+    fn labels_of_the_kind_are_kept() {
         let inherited = [("app", "theirs"), ("team", "theirs"), ("cost", "c")];
         let inherited: Labels = inherited.into_iter().collect();
         let identity = Identity {
@@ -332,33 +254,13 @@ mod tests {
             more: vec![("app", "memcached")],
             inherited: &inherited,
         };
-        let settings: PodSettings = serde_json::from_value(json!({
-            "labels": {"app": "mine", "team": "a"},
-            "nodeSelector": {"logs": "false", "disk": "ssd"},
-            "tolerations": [{"key": "gpu", "operator": "Exists"}],
-            "topologySpreadConstraints":
-                [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}],
-            "imagePullSecrets": [{"name": "registry"}],
-            "preStopSleepSeconds": 5,
-        }))
-        .unwrap();
-        let pod = json!({"nodeSelector": {"logs": "true"}, "containers": [{"name": "a"}]});
-        let made = template(&identity, pod, Some(&settings), None);
-        let labels = &made["metadata"]["labels"];
-        let found = ["app", "team", "cost"].map(|key| labels[key].as_str());
-        assert_eq!(found, [Some("memcached"), Some("a"), Some("c")]);
-        assert_eq!(made["spec"]["nodeSelector"], json!({"logs": "true", "disk": "ssd"}));
-        let spread = &made["spec"]["topologySpreadConstraints"][0];
-        assert_eq!(spread["labelSelector"], json!({"matchLabels": {"a": "b"}}));
-        let container = &made["spec"]["containers"][0];
-        assert_eq!(container["lifecycle"], json!({"preStop": {"sleep": {"seconds": 5}}}));
-        assert_eq!(made["spec"]["terminationGracePeriodSeconds"], Value::Null);
         let pod = json!({"containers": [{"name": "a"}]});
-        let of = |over: &Value| template(&identity, pod.clone(), Some(&settings), Some(over));
-        let without_labels = of(&json!({"spec": {"hostNetwork": true}}));
-        assert_eq!(without_labels["metadata"], made["metadata"]);
+        let of = |over: Value| template(&identity, pod.clone(), over)["metadata"]["labels"].clone();
+        let found = ["app", "team", "cost"].map(|key| of(Value::Null)[key].clone());
+        assert_eq!(found, ["memcached", "theirs", "c"]);
+        assert_eq!(of(json!({"spec": {"hostNetwork": true}})), of(Value::Null));
         let foreign = json!({"a": "c", "app": "x", "app.example.com/v1": "shop", "tier": "web"});
-        let labels = of(&json!({"metadata": {"labels": foreign}}))["metadata"]["labels"].clone();
+        let labels = of(json!({"metadata": {"labels": foreign}}));
         let found = ["a", "app", "app.example.com/v1", "tier"].map(|key| labels[key].as_str());
         assert_eq!(found, [Some("b"), Some("memcached"), None, Some("web")]);
     }

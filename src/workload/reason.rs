@@ -81,7 +81,7 @@ words! {
         PodsEvicted: "A pod was evicted, and its replacement is not ready yet."
             => "Wait. `kubectl describe pod POD` shows which resource the node lacked.",
         NodesTainted: "Every matching node has a taint that the daemon does not tolerate."
-            => "Remove the taint (`kubectl taint node NODE KEY-`), tolerate it in `spec.pod.tolerations`, or choose other nodes.",
+            => "Remove the taint (`kubectl taint node NODE KEY-`), tolerate it in `spec.podTemplate.spec.tolerations`, or choose other nodes.",
         RolloutPaused: "Rollouts of the Deployment are paused, and a change is waiting."
             => "Run `kubectl rollout resume deployment/NAME`.",
         ErrResourceExists: "An object that the operator does not manage has the name of a managed resource. The operator does not change it."
@@ -94,8 +94,6 @@ words! {
             => "Delete the managed resource. The operator creates it again.",
         ImageMissing: "The image of memcached or of its exporter is not configured."
             => "Set `spec.image` or `spec.exporter.image`, or MEMCACHED_IMAGE or MEMCACHED_EXPORTER_IMAGE in the operator's Deployment, as the message says.",
-        HostPathNotAllowed: "The administrator has not allowed a path in `hostPaths`. The operator does not change the DaemonSet."
-            => "Choose another path, or allow it with the operator's flag --allowed-host-paths (ALLOWED_HOST_PATHS).",
         TemplateNotAllowed: "`podTemplate` or `serviceTemplate` is set, but the operator does not allow templates. It does not change the managed resources."
             => "Remove the template, or install the admission policies of artifacts/policy and start the operator with --allow-templates (ALLOW_TEMPLATES).",
         QuotaExceeded: "A ResourceQuota rejects the write."

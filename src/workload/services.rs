@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::child::{Child, ChildSpec};
-use super::deployment::Amount;
 use crate::manager::Foreign;
 use crate::object::{InternedStr, Kind, Labels};
 use crate::schema;
@@ -142,6 +141,26 @@ pub struct BudgetSettings {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::amount_of_a_budget")]
     pub max_unavailable: Option<Amount>,
+}
+
+/// A number or a percentage.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Amount {
+    /// A number of pods.
+    Number(i32),
+    /// A percentage of the pods.
+    Percentage(InternedStr),
+}
+
+impl Amount {
+    /// Returns whether the amount is zero.
+    pub fn is_zero(&self) -> bool {
+        match self {
+            Amount::Number(number) => *number == 0,
+            Amount::Percentage(share) => share == "0%",
+        }
+    }
 }
 
 /// A PodDisruptionBudget's spec, of which the operator reads nothing.

@@ -1,7 +1,6 @@
 //! docs/API.md, generated from the schemas of the CRDs. The effect of a field is found by changing it in an
 //! object that has every field.
 
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
@@ -16,15 +15,13 @@ fn the_api_reference_matches_the_schemas() {
          Written by hack/update-codegen.sh from the CustomResourceDefinitions; `kubectl explain` shows \
          the same. Every field can be changed at any time, within the rules below each kind. A change \
          either *restarts the pods*, at the pace of the kind's update strategy, or is applied *in \
-         place*: no running pod is touched. [Shared types](#shared-types) come after the kinds.\n",
+         place*: no running pod is touched. A linked type is the one of the Kubernetes API.\n",
     );
-    let mut types = Types::default();
     for crd in crds::crds() {
         let crd = serde_json::to_value(&crd).unwrap();
         let (spec, version) = (&crd["spec"], &crd["spec"]["versions"][0]);
         let schema = &version["schema"]["openAPIV3Schema"];
         let kind = spec["names"]["kind"].as_str().unwrap();
-        kind.clone_into(&mut types.kind);
         let api_version = format!("{}/{}", word(&spec["group"]), word(&version["name"]));
         let short = word(&spec["names"]["shortNames"][0]);
         let also =
@@ -39,102 +36,37 @@ fn the_api_reference_matches_the_schemas() {
             let mut rows = Vec::new();
             let schema = &schema["properties"][part];
             let effects = (part == "spec").then(|| Effects::of(kind, schema));
-            fields(schema, part, effects.as_ref(), &mut rows, &mut types);
+            fields(schema, part, effects.as_ref(), &mut rows);
             add_table(rows, &mut text);
         }
         let mut rules = Vec::new();
-        messages(schema, &mut rules, &mut types);
+        messages(schema, &mut rules);
         add_rules(&rules, &mut text);
-    }
-    text.push_str("\n## Shared types\n\nRows and rules that name kinds apply to these only.\n");
-    for shared in types.all {
-        write!(text, "\n### {}\n", shared.title).unwrap();
-        let users: BTreeSet<&String> = shared.rows.iter().flat_map(|(_, kinds)| kinds).collect();
-        let users = users.len();
-        let only = |kinds: &BTreeSet<String>| {
-            let names: Vec<&str> = kinds.iter().map(String::as_str).collect();
-            if names.len() == users { String::new() } else { format!(" ({})", names.join(", ")) }
-        };
-        let with_kinds = |(mut cells, kinds): (Vec<String>, BTreeSet<String>)| {
-            cells.last_mut().unwrap().push_str(&only(&kinds));
-            cells
-        };
-        add_table(shared.rows.into_iter().map(with_kinds).collect(), &mut text);
-        let rules = shared.rules.iter().map(|(rule, kinds)| format!("{rule}{}", only(kinds)));
-        add_rules(&rules.collect::<Vec<_>>(), &mut text);
     }
     is_or_becomes("docs/API.md", &text);
 }
 
-/// The fields with Kubernetes' own types: name, type and effect.
-const TEMPLATES: [(&str, &str, &str); 2] = [
-    (
-        "podTemplate",
-        "[PodTemplateSpec](https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-template-v1/)",
-        "restarts the pods",
-    ),
-    (
-        "serviceTemplate",
-        "metadata and [ServiceSpec](https://kubernetes.io/docs/reference/kubernetes-api/service-resources/service-v1/)",
-        "in place",
-    ),
-];
-
-/// The types of fields that several kinds have, each described once.
-#[derive(Default)]
-struct Types {
-    /// The kind whose schema is read.
-    kind: String,
-    all: Vec<Shared>,
+/// Returns the type of a field that has one of the Kubernetes API, and the anchor of its documentation.
+fn of_kubernetes(name: &str, field: &Value) -> Option<String> {
+    let (text, anchor) = match name {
+        "podTemplate" => ("[PodTemplateSpec]", "podtemplatespec-v1-core"),
+        "serviceTemplate" => ("metadata and [ServiceSpec]", "servicespec-v1-core"),
+        "envs" => ("list of [EnvVar]", "envvar-v1-core"),
+        "envFrom" => ("list of [EnvFromSource]", "envfromsource-v1-core"),
+        "resources" => ("[ResourceRequirements]", "resourcerequirements-v1-core"),
+        "strategy" => ("[DeploymentStrategy]", "deploymentstrategy-v1-apps"),
+        "updateStrategy" => ("[DaemonSetUpdateStrategy]", "daemonsetupdatestrategy-v1-apps"),
+        "conditions" => ("list of [Condition]", "condition-v1-meta"),
+        _ if name.ends_with("Probe") && field["type"] == "object" => ("[Probe]", "probe-v1-core"),
+        _ => return None,
+    };
+    let page = "https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.37";
+    Some(format!("{text}({page}/#{anchor})"))
 }
 
-/// A type, with the kinds that have each row and rule.
-struct Shared {
-    title: &'static str,
-    rows: Vec<(Vec<String>, BTreeSet<String>)>,
-    rules: Vec<(String, BTreeSet<String>)>,
-}
-
-impl Types {
-    /// Returns the title of the type of a field, if it is a shared one.
-    fn title(name: &str, field: &Value) -> Option<&'static str> {
-        match name {
-            "pod" => Some("Pod settings"),
-            "envs" => Some("EnvVar"),
-            "resources" => Some("Resources"),
-            "conditions" => Some("Condition"),
-            _ if name.ends_with("Probe") && field["type"] == "object" => Some("Probe"),
-            _ => None,
-        }
-    }
-
-    fn add(&mut self, title: &'static str, rows: Vec<Vec<String>>, rules: Vec<String>) {
-        let kind = self.kind.clone();
-        let place = self.all.iter().position(|shared| shared.title == title);
-        let place = place.unwrap_or_else(|| {
-            self.all.push(Shared { title, rows: Vec::new(), rules: Vec::new() });
-            self.all.len() - 1
-        });
-        let shared = &mut self.all[place];
-        for row in rows {
-            match shared.rows.iter_mut().find(|(other, _)| other[0] == row[0]) {
-                Some((other, kinds)) => {
-                    assert_eq!(*other, row, "{title} of {kind} is another type");
-                    kinds.insert(kind.clone());
-                }
-                None => shared.rows.push((row, BTreeSet::from([kind.clone()]))),
-            }
-        }
-        for rule in rules {
-            match shared.rules.iter_mut().find(|(other, _)| *other == rule) {
-                Some((_, kinds)) => {
-                    kinds.insert(kind.clone());
-                }
-                None => shared.rules.push((rule, BTreeSet::from([kind.clone()]))),
-            }
-        }
-    }
-}
+/// The templates, and the effect of a change. They take precedence over all other fields.
+const TEMPLATES: [(&str, &str); 2] =
+    [("podTemplate", "restarts the pods"), ("serviceTemplate", "in place")];
 
 /// Adds a table. Only a spec has the column of effects.
 fn add_table(rows: Vec<Vec<String>>, text: &mut String) {
@@ -158,55 +90,28 @@ fn add_rules(rules: &[String], text: &mut String) {
     }
 }
 
-/// Returns a row for each field below `schema`, which is at `path`. Rows of shared types go to `types`. Only
-/// a spec has effects.
-fn fields(
-    schema: &Value,
-    path: &str,
-    effects: Option<&Effects>,
-    rows: &mut Vec<Vec<String>>,
-    types: &mut Types,
-) {
+/// Returns a row for each field below `schema`, which is at `path`. Only a spec has effects.
+fn fields(schema: &Value, path: &str, effects: Option<&Effects>, rows: &mut Vec<Vec<String>>) {
     let required = |name: &str| {
         schema["required"].as_array().is_some_and(|all| all.iter().any(|other| other == name))
     };
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
         let path = format!("{path}.{name}");
-        let shared = Types::title(name, field);
         let default = match &field["default"] {
             Value::Null if required(name) => "required".to_owned(),
             Value::Null | Value::Array(_) | Value::Object(_) => String::new(),
             default => format!("`{default}`"),
         };
         let meaning = word(&field["description"]).replace('|', "\\|").replace('\n', " ");
-        if let Some((_, kind, effect)) = TEMPLATES.iter().find(|(template, ..)| template == name) {
-            let (path, kind, effect) = (format!("`{path}`"), kind.to_string(), effect.to_string());
-            rows.push(vec![path, kind, String::new(), String::new(), effect, meaning]);
-            continue;
-        }
-        let kind = match shared {
-            Some(title) => {
-                let anchor = title.to_lowercase().replace(' ', "-");
-                type_of(field).replace("object", &format!("[{title}](#{anchor})"))
-            }
-            None => type_of(field),
-        };
+        let own = of_kubernetes(name, field);
+        let kind = own.clone().unwrap_or_else(|| type_of(field));
         let mut row = vec![format!("`{path}`"), kind, default, allowed(field)];
         row.extend(effects.map(|effects| effects.of_change(&path, field).to_owned()));
         row.push(meaning);
         rows.push(row);
-        let mut below = Vec::new();
-        let items = format!("{path}[]");
-        fields(field, &path, effects, &mut below, types);
-        fields(&field["items"], &items, effects, &mut below, types);
-        if let Some(title) = shared {
-            let prefix = if field["items"].is_null() { &path } else { &items };
-            for row in &mut below {
-                row[0] = row[0].replacen(&format!("{prefix}."), "", 1);
-            }
-            types.add(title, below, Vec::new());
-        } else {
-            rows.append(&mut below);
+        if own.is_none() {
+            fields(field, &path, effects, rows);
+            fields(&field["items"], &format!("{path}[]"), effects, rows);
         }
     }
 }
@@ -221,7 +126,6 @@ struct Effects {
 impl Effects {
     fn of(kind: &str, schema: &Value) -> Effects {
         let mut full = sample(schema, 0);
-        // A template takes precedence over all other fields.
         for template in TEMPLATES {
             full.as_object_mut().unwrap().remove(template.0);
         }
@@ -230,8 +134,8 @@ impl Effects {
 
     /// Returns the effect of another value of the field at `path`, which starts with `spec.`.
     fn of_change(&self, path: &str, field: &Value) -> &'static str {
-        if path.ends_with(".fieldRef.apiVersion") {
-            return "none: its value is also Kubernetes' default";
+        if let Some((_, effect)) = TEMPLATES.iter().find(|it| path.ends_with(it.0)) {
+            return effect;
         }
         let mut changed = self.full.clone();
         let pointer = path.trim_start_matches("spec").replace("[]", "/0").replace('.', "/");
@@ -295,10 +199,7 @@ impl Effects {
 
 /// Returns the field that takes precedence over the one at `pointer`, and the object that contains it.
 fn without_the_alternative(pointer: &str) -> Option<(&str, &'static str)> {
-    if pointer == "/ports/0/port" {
-        return Some(("/ports/0", "targetPort"));
-    }
-    pointer.strip_suffix("/value").map(|variable| (variable, "valueFrom"))
+    (pointer == "/ports/0/port").then_some(("/ports/0", "targetPort"))
 }
 
 /// Returns a value of `schema` with every field, different for each `variant`, 0 or 1.
@@ -373,8 +274,8 @@ fn allowed(field: &Value) -> String {
     all.join("; ")
 }
 
-/// Collects the messages of all rules at and below `schema`, once each. Those of shared types go to `types`.
-fn messages(schema: &Value, all: &mut Vec<String>, types: &mut Types) {
+/// Collects the messages of all rules at and below `schema`, once each.
+fn messages(schema: &Value, all: &mut Vec<String>) {
     match schema {
         Value::Object(map) => {
             for rule in
@@ -385,17 +286,9 @@ fn messages(schema: &Value, all: &mut Vec<String>, types: &mut Types) {
                     all.push(message);
                 }
             }
-            for (name, value) in map {
-                if let Some(title) = Types::title(name, value) {
-                    let mut rules = Vec::new();
-                    messages(value, &mut rules, types);
-                    types.add(title, Vec::new(), rules);
-                } else {
-                    messages(value, all, types);
-                }
-            }
+            map.values().for_each(|value| messages(value, all));
         }
-        Value::Array(items) => items.iter().for_each(|value| messages(value, all, types)),
+        Value::Array(items) => items.iter().for_each(|value| messages(value, all)),
         _ => {}
     }
 }

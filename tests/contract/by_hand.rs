@@ -110,8 +110,9 @@ fn of_resources() -> Vec<Case> {
 
 /// Another source of a volume that a container mounts.
 fn of_volumes() -> Vec<Case> {
-    let volumes = json!([{"name": "cache", "mountPath": "/cache", "emptyDir": {}}]);
-    let app = json!({"image": "shop:1", "replicas": 0, "volumes": volumes});
+    let pod = json!({"volumes": [{"name": "cache"}],
+        "containers": [{"name": "app", "volumeMounts": [{"name": "cache", "mountPath": "/cache"}]}]});
+    let app = json!({"image": "shop:1", "replicas": 0, "podTemplate": {"spec": pod}});
     let on_node = json!({"name": "cache", "hostPath": {"path": "/tmp", "type": ""}});
     let moved = json!([replace("/spec/template/spec/volumes/0", on_node)]);
     vec![("volume", APP, app, DEPLOYMENT, moved)]
@@ -121,7 +122,7 @@ fn of_volumes() -> Vec<Case> {
 fn of_duplicates() -> Vec<Case> {
     let app = json!({"image": "shop:1", "replicas": 0, "ports": [{"port": 80}],
         "envs": [{"name": "MODE", "value": "safe"}, {"name": "REGION", "value": "north"}],
-        "pod": {"imagePullSecrets": [{"name": "registry"}]}});
+        "podTemplate": {"spec": {"imagePullSecrets": [{"name": "registry"}]}}});
     let daemon = json!({"image": "agent:1", "label": "nowhere", "envs": [{"name": "MODE", "value": "safe"}]});
     let second = json!({"name": "MODE", "value": "debug"});
     let variable = || json!([add(format!("{CONTAINER}/env/-"), second.clone())]);
@@ -354,7 +355,7 @@ async fn additions_to_a_value_that_is_set_as_a_whole_are_reverted() {
     let key = json!({"name": "settings", "key": "level"});
     let spec = json!({"image": "shop:1", "replicas": 0,
         "envs": [{"name": "LEVEL", "valueFrom": {"configMapKeyRef": key}}],
-        "pod": {"tolerations": [{"key": "dedicated", "operator": "Exists"}]}});
+        "podTemplate": {"spec": {"tolerations": [{"key": "dedicated", "operator": "Exists"}]}}});
     world.create(APP, json!({"metadata": {"name": "shop"}, "spec": spec})).await.unwrap();
     world.until(APP, "shop", is_ready).await;
     for (path, value) in [

@@ -62,7 +62,7 @@ const ONE_OF_EACH_AND_A_CART: &str = r#"kubectl apply -f artifacts/examples/sysl
     kubectl apply -f - <<'END'
     {"apiVersion": "cache.example.com/v1alpha1", "kind": "Memcached",
       "metadata": {"name": "cart", "namespace": "shop"},
-      "spec": {"size": 1, "pod": {"nodeSelector": {"disk": "none"}}}}
+      "spec": {"size": 1, "podTemplate": {"spec": {"nodeSelector": {"disk": "none"}}}}}
 END"#;
 const UNTIL_THE_OPERATOR_IS_IDLE: &str =
     "for _ in {1..60}; do ! workload-operator plan &>/dev/null || break; sleep 0.25; done";

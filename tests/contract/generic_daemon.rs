@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use crate::world::{DAEMON_SET, GENERIC_DAEMON, NODE, POD, World, is_ready};
+use crate::world::{GENERIC_DAEMON, NODE, POD, World, is_ready};
 
 fn daemon(name: &str, label: Option<&str>) -> Value {
     let mut spec = json!({"image": "mbessler/syslogdocker"});
@@ -70,33 +70,4 @@ async fn invalid_labels_and_images_are_refused_with_the_allowed_values() {
         let message = world.create(GENERIC_DAEMON, object).await.expect_err("no image");
         assert!(message.contains("spec.image"), "{message}");
     }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_daemon_reads_only_allowed_directories_of_nodes() {
-    let world = World::new("host-paths", "privileged").await;
-    let operator = world.start_operator_with(&[("ALLOWED_HOST_PATHS", "/run,/var/log")]).await;
-    operator.logged("Ready to work").await;
-    let mut object = daemon("agent", Some("logs"));
-    object["spec"]["hostPaths"] = json!([{"path": "/var/log/pods", "mountPath": "/logs"}]);
-    world.create(GENERIC_DAEMON, object).await.unwrap();
-    world.until(GENERIC_DAEMON, "agent", is_ready).await;
-    let template =
-        async || world.get(DAEMON_SET, "agent").await.unwrap()["spec"]["template"].clone();
-    let before = template().await;
-    let pod = &before["spec"];
-    assert_eq!(pod["volumes"][0]["hostPath"]["path"], "/var/log/pods");
-    let mount = &pod["containers"][0]["volumeMounts"][0];
-    assert_eq!((&mount["mountPath"], &mount["readOnly"]), (&json!("/logs"), &json!(true)));
-
-    let change = |paths: Value| json!({"spec": {"hostPaths": paths}});
-    let shadow = json!([{"path": "/etc/shadow", "mountPath": "/logs"}]);
-    world.patch(GENERIC_DAEMON, "agent", change(shadow)).await.unwrap();
-    world.until_condition(GENERIC_DAEMON, "agent", "Stalled", ("True", "HostPathNotAllowed")).await;
-    assert_eq!(template().await, before, "the pods stay as they are");
-    world.patch(GENERIC_DAEMON, "agent", change(Value::Null)).await.unwrap();
-    world
-        .until(DAEMON_SET, "agent", |set| set["spec"]["template"]["spec"]["volumes"].is_null())
-        .await;
-    world.until(GENERIC_DAEMON, "agent", is_ready).await;
 }

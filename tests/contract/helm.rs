@@ -208,7 +208,6 @@ fn helm_lint_accepts_the_chart() {
     for values in [
         "replicas=1",
         "memcachedMonitoring.enabled=true",
-        "allowedHostPaths={/var/log}",
         "namespaced=true",
         "metrics.enabled=false",
         "metrics.tls.enabled=true",

@@ -77,12 +77,12 @@ async fn a_configured_label_is_inherited_and_removed_with_its_source() {
         let gone = json!({"metadata": {"labels": {TEAM: null}}});
         world.patch(child, &name, gone.clone()).await.unwrap();
         world.until(child, &name, |c| labels(c)[TEAM] == "a").await;
-        // The pods' own labels win.
-        let own = json!({"spec": {"pod": {"labels": {TEAM: "own"}}}});
+        // The labels of a template win.
+        let own = json!({"spec": {"podTemplate": {"metadata": {"labels": {TEAM: "own"}}}}});
         world.patch(kind, &name, own).await.unwrap();
         let of_pods = |c: &Value| c["spec"]["template"]["metadata"]["labels"][TEAM].clone();
         world.until(child, &name, |c| of_pods(c) == "own" && labels(c)[TEAM] == "a").await;
-        world.patch(kind, &name, json!({"spec": {"pod": null}})).await.unwrap();
+        world.patch(kind, &name, json!({"spec": {"podTemplate": null}})).await.unwrap();
         have(&world, of, &name, &json!("a")).await;
         world.patch(kind, &name, gone).await.unwrap();
         have(&world, of, &name, &Value::Null).await;

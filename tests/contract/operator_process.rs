@@ -131,6 +131,7 @@ pub fn with_program(
         .args(["--metrics-bind-address=127.0.0.1:0", "--health-probe-bind-address=127.0.0.1:0"])
         .args(["--log-format=text", "--log-level=info"])
         .args(arguments)
+        .env("ALLOW_TEMPLATES", "true")
         .env_remove("MEMCACHED_IMAGE")
         .env_remove("MEMCACHED_EXPORTER_IMAGE")
         .env_remove("KUBECONFIG")

@@ -288,12 +288,13 @@ async fn kustomize_replaces_names_images_and_replicas_in_custom_resources() {
     write("w.yaml", include_str!("../../artifacts/kustomize/workload-operator.yaml"));
     let key = |name: &str| json!({"name": name, "key": "k"});
     let app = json!({"apiVersion": "app.example.com/v1", "kind": "App", "metadata": {"name": "quiz"}, "spec": {
-        "image": "quiz", "serviceAccountName": "quiz",
+        "image": "quiz",
         "envs": [{"name": "A", "valueFrom": {"configMapKeyRef": key("settings")}},
             {"name": "B", "valueFrom": {"secretKeyRef": key("login")}}],
-        "volumes": [{"name": "c", "mountPath": "/c", "configMap": {"name": "settings"}},
-            {"name": "s", "mountPath": "/s", "secret": {"secretName": "login"}}],
-        "pod": {"imagePullSecrets": [{"name": "login"}]}}});
+        "podTemplate": {"spec": {"serviceAccountName": "quiz", "imagePullSecrets": [{"name": "login"}],
+            "containers": [{"name": "sidecar", "image": "quiz", "envFrom": [{"configMapRef": {"name": "settings"}}]}],
+            "volumes": [{"name": "c", "configMap": {"name": "settings"}},
+                {"name": "s", "secret": {"secretName": "login"}}]}}}});
     let account =
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "quiz"}});
     write("app.yaml", &app.to_string());
@@ -310,10 +311,13 @@ async fn kustomize_replaces_names_images_and_replicas_in_custom_resources() {
     let login = |name: &Value| name.as_str().unwrap().starts_with("eu-login-");
     assert!(settings(&spec["envs"][0]["valueFrom"]["configMapKeyRef"]["name"]), "{spec:#}");
     assert!(login(&spec["envs"][1]["valueFrom"]["secretKeyRef"]["name"]), "{spec:#}");
-    assert!(settings(&spec["volumes"][0]["configMap"]["name"]), "{spec:#}");
-    assert!(login(&spec["volumes"][1]["secret"]["secretName"]), "{spec:#}");
-    assert!(login(&spec["pod"]["imagePullSecrets"][0]["name"]), "{spec:#}");
-    assert_eq!(spec["serviceAccountName"], "eu-quiz");
+    let pod = &spec["podTemplate"]["spec"];
+    assert!(settings(&pod["volumes"][0]["configMap"]["name"]), "{spec:#}");
+    assert!(login(&pod["volumes"][1]["secret"]["secretName"]), "{spec:#}");
+    assert!(login(&pod["imagePullSecrets"][0]["name"]), "{spec:#}");
+    assert!(settings(&pod["containers"][0]["envFrom"][0]["configMapRef"]["name"]), "{spec:#}");
+    assert_eq!(pod["containers"][0]["image"], "registry.example.net/quiz:9");
+    assert_eq!(pod["serviceAccountName"], "eu-quiz");
     assert_eq!(
         (&spec["image"], &spec["replicas"]),
         (&json!("registry.example.net/quiz:9"), &json!(4))

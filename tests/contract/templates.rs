@@ -8,12 +8,11 @@ use workload_operator::object::list_keys;
 
 use crate::audit::operator_writes;
 use crate::world::{
-    APP, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, Kind, MEMCACHED, SERVICE, World, has_condition,
+    APP, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, Kind, MEMCACHED, MEMCACHED_IMAGE, SERVICE, World,
+    has_condition,
 };
 
 const CHILDREN: [&str; 3] = ["deployments", "daemonsets", "services"];
-const ALLOWED: [(&str, &str); 2] =
-    [("ALLOW_TEMPLATES", "true"), ("MEMCACHED_IMAGE", "memcached:1.6.38-alpine")];
 
 /// The documents of a file.
 fn documents(path: &Path) -> Vec<Value> {
@@ -59,8 +58,7 @@ fn missing(path: &str, wanted: &Value, found: &Value) -> Option<String> {
 #[tokio::test(flavor = "multi_thread")]
 async fn workloads_as_people_run_them_can_be_written() {
     let world = World::new("templates-real", "privileged").await;
-    let operator = world.start_operator_with(&ALLOWED).await;
-    operator.logged("Ready to work").await;
+    let _operator = world.start_operator().await;
     let mut files: Vec<_> = std::fs::read_dir("tests/real").unwrap().collect();
     files.sort_by_key(|file| file.as_ref().unwrap().path());
     for file in files {
@@ -94,8 +92,7 @@ async fn workloads_as_people_run_them_can_be_written() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_template_that_the_api_server_refuses_is_reported() {
     let world = World::new("templates-refused", "privileged").await;
-    let operator = world.start_operator_with(&ALLOWED).await;
-    operator.logged("Ready to work").await;
+    let _operator = world.start_operator().await;
     let with = |pod: Value| json!({"spec": {"podTemplate": {"spec": pod}}});
     let object = json!({"metadata": {"name": "shop"}, "spec": {"image": "shop:1"}});
     world.create(APP, object).await.unwrap();
@@ -133,7 +130,8 @@ async fn a_template_that_the_api_server_refuses_is_reported() {
 #[tokio::test(flavor = "multi_thread")]
 async fn templates_are_refused_unless_they_are_allowed() {
     let world = World::new("templates-not-allowed", "privileged").await;
-    let operator = world.start_operator().await;
+    let settings = [("ALLOW_TEMPLATES", "false"), ("MEMCACHED_IMAGE", MEMCACHED_IMAGE)];
+    let operator = world.start_operator_with(&settings).await;
     operator.logged("Ready to work").await;
     let template = json!({"spec": {"hostNetwork": true}});
     for (kind, spec) in [

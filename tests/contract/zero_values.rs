@@ -10,17 +10,18 @@ use workload_operator::{app, crds, generic_daemon, memcached};
 use crate::world::{APP, GENERIC_DAEMON, Kind, MEMCACHED, World};
 
 /// Fields whose zero value is a separate setting.
-const SETTINGS: &[&str] = &[
-    "spec.replicas",
-    "spec.size",
-    "spec.runAsUser",
-    "spec.fsGroup",
-    "spec.pod.terminationGracePeriodSeconds",
-    "spec.pod.tolerations[].tolerationSeconds",
-    "spec.strategy.rollingUpdate.maxSurge",
-    "spec.strategy.rollingUpdate.maxUnavailable",
-    // False differs from the default.
-    "spec.hostPaths[].readOnly",
+const SETTINGS: &[&str] = &["spec.replicas", "spec.size"];
+
+/// Fields with types of the Kubernetes API, which are sent as they are. templates.rs tests the templates.
+const OF_KUBERNETES: &[&str] = &[
+    "envs",
+    "envFrom",
+    "resources",
+    "strategy",
+    "updateStrategy",
+    "readinessProbe",
+    "livenessProbe",
+    "startupProbe",
 ];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -28,7 +29,6 @@ async fn a_zero_value_of_an_optional_field_means_unset() {
     let world = World::new("zero-values", "privileged").await;
     for kind in [MEMCACHED, GENERIC_DAEMON, APP] {
         let mut schema = schema(kind);
-        // Templates have Kubernetes' own schema: templates.rs tests them.
         let fields_of_spec = schema["properties"]["spec"]["properties"].as_object_mut().unwrap();
         fields_of_spec.retain(|field, _| !field.ends_with("Template"));
         let mut all = BTreeSet::new();
@@ -110,16 +110,20 @@ fn schema(kind: Kind) -> Value {
     serde_json::to_value(schema.unwrap()).unwrap()
 }
 
-/// Collects the optional fields that have a zero value: strings, numbers, lists and maps. An object with
-/// fields has none in Go, where it is a pointer.
+/// Collects the optional fields that have a zero value: strings, numbers, lists, maps, and objects of Kubernetes.
+/// Another object with fields has none in Go, where it is a pointer.
 fn optional(schema: &Value, path: &str, all: &mut BTreeSet<String>) {
     let required = schema["required"].as_array();
     for (name, field) in schema["properties"].as_object().into_iter().flatten() {
         let path = format!("{path}.{name}");
         let is_required = required.is_some_and(|names| names.iter().any(|other| other == name));
-        let is_struct = field["properties"].is_object();
+        let is_of_kubernetes = OF_KUBERNETES.contains(&name.as_str());
+        let is_struct = field["properties"].is_object() && !is_of_kubernetes;
         if !is_required && !is_struct && !SETTINGS.contains(&path.as_str()) {
             all.insert(path.clone());
+        }
+        if is_of_kubernetes {
+            continue;
         }
         optional(field, &path, all);
         optional(&field["items"], &format!("{path}[]"), all);
@@ -144,68 +148,38 @@ fn fields(schema: &Value, path: &str, value: &Value) -> Vec<(String, String)> {
     all
 }
 
-fn full_pod(spread: bool) -> Value {
-    let mut pod = json!({
-        "labels": {"team": "a"}, "annotations": {"a": "b"}, "nodeSelector": {"disk": "ssd"},
-        "tolerations": [{"key": "a", "operator": "Equal", "value": "b", "effect": "NoExecute"},
-            {"key": "c", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}],
-        "priorityClassName": "high", "imagePullSecrets": [{"name": "registry"}],
-        "terminationGracePeriodSeconds": 60, "preStopSleepSeconds": 5, "enableServiceLinks": true,
-    });
-    if spread {
-        pod["topologySpreadConstraints"] = json!([{"maxSkew": 1, "topologyKey": "zone",
-            "whenUnsatisfiable": "DoNotSchedule"}]);
-    }
-    pod
-}
-
-fn full_environment() -> Value {
-    json!([
-        {"name": "A", "value": "a"},
-        {"name": "B", "valueFrom": {"configMapKeyRef": {"name": "a", "key": "k", "optional": true}}},
-        {"name": "C", "valueFrom": {"secretKeyRef": {"name": "a", "key": "k", "optional": true}}},
-        {"name": "D", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name", "apiVersion": "v1"}}},
-        {"name": "E", "valueFrom": {"resourceFieldRef":
-            {"resource": "limits.cpu", "divisor": "1m", "containerName": "zero"}}},
-    ])
-}
-
 /// Specs that together have every optional field.
 fn full_specs(kind: Kind) -> Vec<Value> {
-    let resources = json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "1"}});
-    let sources = full_environment();
-    let http = json!({"httpGet": {"port": 80, "path": "/a", "scheme": "HTTPS"}, "initialDelaySeconds": 1,
-        "periodSeconds": 1, "timeoutSeconds": 1, "failureThreshold": 1});
+    let resources = json!({"limits": {"cpu": "1", "memory": "1Gi"}});
+    let probe = json!({"httpGet": {"port": 80}});
+    let of_both = json!({
+        "image": "a", "resources": resources, "envs": [{"name": "A"}],
+        "envFrom": [{"secretRef": {"name": "a"}}], "command": ["a"], "args": ["b"],
+        "readinessProbe": probe, "livenessProbe": probe, "startupProbe": probe,
+        "securityProfile": "Restricted", "minReadySeconds": 5,
+    });
+    let and = |more: Value| {
+        let mut all = of_both.clone();
+        all.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        all
+    };
     match kind {
         APP => vec![
-            json!({
-                "image": "a", "imagePullPolicy": "Always", "resources": resources, "envs": sources,
+            and(json!({
                 "ports": [{"port": 80, "protocol": "UDP", "name": "web", "targetPort": 8080, "nodePort": 30100,
                     "appProtocol": "http"}],
-                "command": ["a"], "args": ["b"], "readinessProbe": http, "livenessProbe": http,
-                "startupProbe": http, "serviceAccountName": "shop", "securityProfile": "Restricted",
-                "volumes": [
-                    {"name": "a", "mountPath": "/a", "readOnly": true, "configMap": {"name": "a", "optional": true}},
-                    {"name": "b", "mountPath": "/b", "secret": {"secretName": "a", "optional": true}},
-                    {"name": "c", "mountPath": "/c", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}},
-                    {"name": "d", "mountPath": "/d", "persistentVolumeClaim": {"claimName": "a"}},
-                ],
-                "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}},
-                "minReadySeconds": 5, "podDisruptionBudget": {"maxUnavailable": 1}, "pod": full_pod(true),
-            }),
+                "strategy": {"type": "Recreate"}, "podDisruptionBudget": {"maxUnavailable": 1},
+            })),
             json!({"image": "a", "ports": [{"port": 80, "targetPort": "web"}]}),
         ],
-        GENERIC_DAEMON => vec![json!({
-            "image": "a", "imagePullPolicy": "Always", "label": "logs", "resources": resources, "envs": sources,
-            "command": ["a"], "args": ["b"], "hostPaths": [{"path": "/a", "mountPath": "/b", "type": "File"}],
-            "securityProfile": "Restricted", "updateStrategy": "RollingUpdate", "maxUnavailable": 2,
-            "minReadySeconds": 5, "pod": full_pod(false),
-        })],
+        GENERIC_DAEMON => {
+            vec![and(json!({"label": "logs", "updateStrategy": {"type": "OnDelete"}}))]
+        }
         _ => vec![json!({
             "containerPort": 11212, "image": "a", "memory": "128Mi", "maxConnections": 2000, "threads": 2,
             "maxItemSize": "2Mi", "options": ["idle_timeout=600"], "resources": resources,
             "exporter": {"image": "b", "resources": resources}, "readinessProbe": "None", "minReadySeconds": 5,
-            "podDisruptionBudget": {"maxUnavailable": 1}, "pod": full_pod(true),
+            "podDisruptionBudget": {"maxUnavailable": 1},
         })],
     }
 }

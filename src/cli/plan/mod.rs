@@ -255,10 +255,6 @@ impl WorkloadArgs {
             let known = names.iter().filter_map(|name| ControllerName::from_str(name, false).ok());
             self.controllers = known.collect();
         }
-        if self.allowed_host_paths.is_empty() {
-            let paths = installed.list(&["allowed-host-paths"], "ALLOWED_HOST_PATHS");
-            self.allowed_host_paths = list("allowed-host-paths", paths);
-        }
         if self.inherited_labels.is_empty() {
             let labels = installed.list(&["inherited-labels"], "INHERITED_LABELS");
             let entries = list("inherited-labels", labels).into_iter();
@@ -386,7 +382,7 @@ mod tests {
     fn a_plan_copies_unset_flags_from_the_installed_operator() {
         let installed = with(json!({
             "args": ["--watch-namespace=a", "--controllers=app", "--controllers=memcached"],
-            "env": [{"name": "MEMCACHED_IMAGE", "value": "m:1"}, {"name": "ALLOWED_HOST_PATHS", "value": "/a,/b"},
+            "env": [{"name": "MEMCACHED_IMAGE", "value": "m:1"},
                 {"name": "MEMCACHED_EXPORTER_IMAGE", "value": "e:1"},
                 {"name": "INHERITED_LABELS", "value": "team, example.com/*,app"}],
         }));
@@ -401,7 +397,6 @@ mod tests {
         args.take(&installed);
         assert_eq!(args.namespaces, ["a"]);
         assert_eq!(args.controllers, [ControllerName::App, ControllerName::Memcached]);
-        assert_eq!(args.allowed_host_paths, ["/a", "/b"]);
         assert_eq!(
             args.inherited_labels,
             ["team", "example.com/*"],

@@ -18,7 +18,7 @@ pub(super) type Reconciled = (&'static str, ObjectKey);
 
 /// Reasons of a controller that lacks a setting and therefore writes nothing. The reconcile does not fail,
 /// but the plan is incomplete.
-const MISSING_SETTINGS: [&str; 3] = ["ImageMissing", "HostPathNotAllowed", "TemplateNotAllowed"];
+const MISSING_SETTINGS: [&str; 2] = ["ImageMissing", "TemplateNotAllowed"];
 
 /// Recorder of the writes that the controllers would make, and of the objects that they have reconciled.
 #[derive(Default)]

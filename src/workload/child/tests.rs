@@ -171,8 +171,14 @@ async fn quantities_in_another_notation_are_equal() {
     assert!(is_left(app.clone(), &desired, otherwise).await);
     let (cx, there) = applied(app.clone(), &desired).await;
     let mut same = app;
-    same.spec.resources.limits.0[0].1 = crate::object::Quantity::new("0.5");
-    same.spec.envs.reverse();
+    let edited = |value: Value, edit: &dyn Fn(&mut Value)| {
+        let mut value = value;
+        edit(&mut value);
+        value.into()
+    };
+    same.spec.resources =
+        edited(same.spec.resources.set(), &|it| it["limits"]["cpu"] = json!("0.5"));
+    same.spec.envs = edited(same.spec.envs.set(), &|it| it.as_array_mut().unwrap().reverse());
     assert!(app::desired(&same).deployment.is_ensured(&cx, &child(&there)).unwrap());
 }
 

@@ -152,82 +152,52 @@ fn with_pace(deployment: &mut Value, spec: &Value) {
     }
     seconds += number(&spec["readinessProbe"]["initialDelaySeconds"], 0);
     if spec["strategy"]["type"] == "Recreate" {
-        seconds += number(&spec["pod"]["terminationGracePeriodSeconds"], 0);
+        seconds += number(&spec["podTemplate"]["spec"]["terminationGracePeriodSeconds"], 0);
     }
     deployment["progressDeadlineSeconds"] = json!(seconds);
 }
 
-/// The policy that the spec names, or that of the contract.
-fn pull_policy(spec: &Value) -> &str {
-    spec["imagePullPolicy"].as_str().filter(|named| !named.is_empty()).unwrap_or("IfNotPresent")
-}
-
-/// The security context of a container with the profile and the user of the spec.
+/// The security context of a container with the profile of the spec.
 fn restrict(security: &mut Value, spec: &Value) {
     if spec["securityProfile"] == "Restricted" {
         security["runAsNonRoot"] = json!(true);
         security["capabilities"] = json!({"drop": ["ALL"]});
     }
-    if !spec["runAsUser"].is_null() {
-        security["runAsUser"] = spec["runAsUser"].clone();
+}
+
+/// Sets the fields of a container that the spec has.
+fn with_fields(container: &mut Value, spec: &Value) {
+    const FIELDS: [&str; 8] = [
+        "command",
+        "args",
+        "envs",
+        "envFrom",
+        "resources",
+        "readinessProbe",
+        "livenessProbe",
+        "startupProbe",
+    ];
+    for field in FIELDS.into_iter().filter(|field| !spec[*field].is_null()) {
+        container[if field == "envs" { "env" } else { field }] = spec[field].clone();
     }
 }
 
-/// The volumes of an App's pod, and where its container finds them.
-fn volumes_and_mounts(spec: &Value) -> (Vec<Value>, Vec<Value>) {
-    let (mut volumes, mut mounts) = (Vec::new(), Vec::new());
-    for volume in spec["volumes"].as_array().into_iter().flatten() {
-        let mut mount = json!({"name": volume["name"], "mountPath": volume["mountPath"]});
-        if volume["readOnly"] == true {
-            mount["readOnly"] = json!(true);
-        }
-        mounts.push(mount);
-        let mut volume = volume.clone();
-        volume
-            .as_object_mut()
-            .unwrap()
-            .retain(|field, _| field != "mountPath" && field != "readOnly");
-        volumes.push(volume);
-    }
-    (volumes, mounts)
-}
-
-/// The container with those of these fields that the spec has.
-fn with_fields(container: &mut Value, spec: &Value, fields: &[(&str, &str)]) {
-    for (field, of_container) in fields {
-        if !spec[*field].is_null() {
-            container[*of_container] = spec[*field].clone();
-        }
-    }
-}
-
-/// A pod template with the settings of `spec.pod`.
-fn with_settings(mut template: Value, spec: &Value) -> Value {
-    let settings = &spec["pod"];
-    let mut add = |part: &str, field: &str, value: &Value| {
-        for (key, value) in value.as_object().into_iter().flatten() {
-            template[part][field][key.as_str()] = value.clone();
-        }
-    };
-    add("metadata", "labels", &settings["labels"]);
-    add("metadata", "annotations", &settings["annotations"]);
-    add("spec", "nodeSelector", &settings["nodeSelector"]);
-    for field in
-        ["tolerations", "priorityClassName", "imagePullSecrets", "terminationGracePeriodSeconds"]
-    {
-        if !settings[field].is_null() {
-            template["spec"][field] = settings[field].clone();
-        }
-    }
-    // Always sent. Values of the spec name the same one.
+/// A pod template with that of the spec over it.
+fn with_template(mut template: Value, spec: &Value) -> Value {
+    template["spec"]["enableServiceLinks"] = json!(false);
+    // Always sent.
     for field in ["serviceAccount", "serviceAccountName"] {
         template["spec"][field] = json!("default");
     }
-    template["spec"]["enableServiceLinks"] = json!(settings["enableServiceLinks"] == true);
-    if !settings["preStopSleepSeconds"].is_null() {
-        let sleep = json!({"seconds": settings["preStopSleepSeconds"]});
-        for container in template["spec"]["containers"].as_array_mut().unwrap() {
-            container["lifecycle"] = json!({"preStop": {"sleep": sleep}});
+    for part in ["metadata", "spec"] {
+        for (field, value) in spec["podTemplate"][part].as_object().into_iter().flatten() {
+            let there = &mut template[part][field.as_str()];
+            match value {
+                Value::Object(map) => {
+                    map.iter().for_each(|(key, value)| there[key.as_str()] = value.clone());
+                }
+                value => *there = value.clone(),
+            }
         }
     }
     template
@@ -332,7 +302,7 @@ fn memcached(name: &str, spec: &Value) -> Expected {
         "revisionHistoryLimit": 2,
         "selector": {"matchLabels": selector("memcached", name)},
         "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
-        "template": with_settings(json!({"metadata": {"labels": of_pods(&labels)}, "spec": pod}), spec),
+        "template": with_template(json!({"metadata": {"labels": of_pods(&labels)}, "spec": pod}), spec),
     });
     with_pace(&mut deployment, spec);
     let service = json!({
@@ -356,15 +326,13 @@ fn generic_daemon(name: &str, spec: &Value, nodes: &[Value]) -> Expected {
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [{
             "name": "daemon", "image": image,
-            "imagePullPolicy": pull_policy(spec),
+            "imagePullPolicy": "IfNotPresent",
             "securityContext": {"allowPrivilegeEscalation": false},
         }],
     });
     restrict(&mut pod["containers"][0]["securityContext"], spec);
     let mut belongs: Box<dyn Fn(&Value) -> bool> = Box::new(|_| true);
-    let fields =
-        [("command", "command"), ("args", "args"), ("envs", "env"), ("resources", "resources")];
-    with_fields(&mut pod["containers"][0], spec, &fields);
+    with_fields(&mut pod["containers"][0], spec);
     match spec["label"].as_str().map(|label| label.split_once('=').ok_or(label)) {
         None => {}
         Some(Ok((key, value))) => {
@@ -378,7 +346,7 @@ fn generic_daemon(name: &str, spec: &Value, nodes: &[Value]) -> Expected {
             belongs = Box::new(move |labels| labels[key].is_string());
         }
     }
-    let chosen = &spec["pod"]["nodeSelector"];
+    let chosen = &spec["podTemplate"]["spec"]["nodeSelector"];
     let is_chosen = |labels: &Value| {
         chosen.as_object().into_iter().flatten().all(|(key, value)| labels[key] == *value)
     };
@@ -386,14 +354,13 @@ fn generic_daemon(name: &str, spec: &Value, nodes: &[Value]) -> Expected {
     let mut set = json!({
         "selector": {"matchLabels": selector("generic-daemon", name)},
         "revisionHistoryLimit": 2,
-        "template": with_settings(json!({"metadata": {"labels": of_pods(&labels)}, "spec": pod}), spec),
+        "template": with_template(json!({"metadata": {"labels": of_pods(&labels)}, "spec": pod}), spec),
     });
     if !spec["minReadySeconds"].is_null() {
         set["minReadySeconds"] = spec["minReadySeconds"].clone();
     }
-    if !spec["maxUnavailable"].is_null() {
-        let pace = json!({"maxUnavailable": spec["maxUnavailable"]});
-        set["updateStrategy"] = json!({"type": "RollingUpdate", "rollingUpdate": pace});
+    if !spec["updateStrategy"].is_null() {
+        set["updateStrategy"] = spec["updateStrategy"].clone();
     }
     let children = vec![(DAEMON_SET, Some(object(&labels, &set)))];
     Expected { children, counts: vec![("desired", count), ("installed", count)] }
@@ -405,36 +372,20 @@ fn app(name: &str, spec: &Value) -> Expected {
     let no_ports = Vec::new();
     let ports = spec["ports"].as_array().unwrap_or(&no_ports);
     let mut container = json!({
-        "name": name, "image": spec["image"], "imagePullPolicy": pull_policy(spec),
+        "name": name, "image": spec["image"], "imagePullPolicy": "IfNotPresent",
         "ports": container_ports(ports),
-        "env": spec["envs"],
         "securityContext": {
             "allowPrivilegeEscalation": false, "seccompProfile": {"type": "RuntimeDefault"},
         },
     });
-    let fields =
-        ["command", "args", "readinessProbe", "livenessProbe", "startupProbe", "resources"]
-            .map(|field| (field, field));
-    with_fields(&mut container, spec, &fields);
+    with_fields(&mut container, spec);
     restrict(&mut container["securityContext"], spec);
-    let (volumes, mounts) = volumes_and_mounts(spec);
-    container["volumeMounts"] = json!(mounts);
-    let mut pod = json!({"containers": [container], "volumes": volumes});
-    let mut group = spec["fsGroup"].clone();
-    if group.is_null() && spec["securityProfile"] == "Restricted" && pod["volumes"] != json!([]) {
-        group = spec["runAsUser"].clone();
-    }
-    if !group.is_null() {
-        pod["securityContext"] = json!({"fsGroup": group, "fsGroupChangePolicy": "OnRootMismatch"});
-    }
-    if spec["serviceAccountName"].is_null() {
-        pod["automountServiceAccountToken"] = json!(false);
-    }
+    let pod = json!({"containers": [container], "automountServiceAccountToken": false});
     let mut deployment = json!({
         "replicas": replicas,
         "revisionHistoryLimit": 2,
         "selector": {"matchLabels": selector("app", name)},
-        "template": with_settings(
+        "template": with_template(
             json!({"metadata": {"labels": of_pods(&labels)}, "spec": pod}), spec),
     });
     with_pace(&mut deployment, spec);

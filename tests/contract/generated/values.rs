@@ -82,35 +82,28 @@ pub const MEMCACHED_OPTIONS: &[&str] = &[
 ];
 
 /// Returns a value that depends on the path.
-pub fn by_path(path: &str, rng: &mut Rng) -> Option<Value> {
+pub fn by_path(path: &str, is_a_word: bool, rng: &mut Rng) -> Option<Value> {
     let one_of = |texts: &[&str], rng: &mut Rng| Some(json!(rng.choice(texts).expect("some")));
     match path {
         "spec.image" => Some(json!(rng.choice(IMAGES).expect("some").0)),
         "spec.label" => one_of(LABELS, rng),
         "spec.resources" => Some(resources(rng)),
-        "spec.pod" => Some(pod(rng)),
-        // None is allowed: tests/contract/generic_daemon.rs allows some.
-        "spec.hostPaths" => Some(json!([])),
-        "spec.hostPaths[]" => Some(json!({"path": "/a", "mountPath": "/a"})),
+        "spec.podTemplate" => Some(json!({"spec": pod(rng), "metadata": metadata(rng)})),
         "spec.command[]" | "spec.args[]" => one_of(&["run", "--verbose", "$(A)", ""], rng),
-        "spec.readinessProbe.httpGet" | "spec.readinessProbe.tcpSocket" => {
-            Some(json!({"port": 80}))
+        "spec.envs" => Some(variables(rng)),
+        "spec.envs[]" => Some(json!({"name": "MORE", "value": "1"})),
+        "spec.envFrom[]" => Some(json!({"secretRef": {"name": "mine", "optional": true}})),
+        "spec.envFrom" => {
+            Some(json!([{"prefix": "P_", "configMapRef": {"name": "settings", "optional": true}}]))
         }
-        "spec.livenessProbe" | "spec.startupProbe" => Some(probe(rng)),
-        "spec.volumes" => Some(volumes(rng)),
-        "spec.volumes[]" => {
-            Some(json!({"name": "more", "mountPath": "/more", "emptyDir": {"medium": ""}}))
-        }
-        "spec.serviceAccountName" => one_of(&["default"], rng),
-        "spec.runAsUser" | "spec.fsGroup" => Some(json!(1000)),
         "spec.maxConnections" => {
             Some(json!(*rng.choice(&[0, 512, 1025, 2048, 65536]).expect("some")))
         }
         "spec.strategy" => Some(strategy(rng)),
-        "spec.minReadySeconds" => Some(json!(rng.i64(0..2))),
         // Otherwise, pods that are not deleted would remain unchanged.
-        "spec.updateStrategy" => one_of(&["RollingUpdate"], rng),
-        "spec.maxUnavailable" | "spec.podDisruptionBudget.maxUnavailable" => {
+        "spec.updateStrategy" => Some(json!({"rollingUpdate": {"maxUnavailable": "50%"}})),
+        "spec.minReadySeconds" => Some(json!(rng.i64(0..2))),
+        "spec.podDisruptionBudget.maxUnavailable" => {
             Some(rng.choice([json!(1), json!(2), json!("50%")]).expect("some"))
         }
         "spec.memory" => one_of(&["64Mi", "100Mi", "256Mi"], rng),
@@ -118,9 +111,6 @@ pub fn by_path(path: &str, rng: &mut Rng) -> Option<Value> {
         "spec.exporter.resources" => Some(resources(rng)),
         "spec.maxItemSize" => one_of(&["1Mi", "8Mi", "32Mi"], rng),
         "spec.options[]" => one_of(MEMCACHED_OPTIONS, rng),
-        "spec.envs[].name" => one_of(&["A", "B", "C", "LOG_LEVEL", "x.y-z", "_9"], rng),
-        "spec.envs[].value" => one_of(&["", "1", "info", "$(A)", "$$(A)", "ü \" \n"], rng),
-        "spec.envs[].valueFrom" => Some(source(rng)),
         "spec.ports[].port" => {
             Some(json!(*rng.choice(&[1, 53, 80, 443, 8080, 65535]).expect("some")))
         }
@@ -137,6 +127,8 @@ pub fn by_path(path: &str, rng: &mut Rng) -> Option<Value> {
         "spec.ports[].appProtocol" => {
             one_of(&["http", "kubernetes.io/h2c", "example.com/x_y"], rng)
         }
+        // Of a Memcached, it is a word.
+        _ if path.ends_with("Probe") && !is_a_word => Some(probe(rng)),
         _ => None,
     }
 }
@@ -166,18 +158,6 @@ fn probe(rng: &mut Rng) -> Value {
     .expect("some")
 }
 
-fn volumes(rng: &mut Rng) -> Value {
-    rng.choice([
-        json!([]),
-        json!([{"name": "cache", "mountPath": "/var/cache", "emptyDir": {}}]),
-        json!([{"name": "cache", "mountPath": "/cache", "emptyDir": {"medium": "Memory", "sizeLimit": "64Mi"}},
-            {"name": "settings", "mountPath": "/etc/a", "readOnly": true,
-                "configMap": {"name": "settings", "optional": true}}]),
-        json!([{"name": "cache", "mountPath": "/etc/b", "secret": {"secretName": "mine", "optional": true}}]),
-    ])
-    .expect("some")
-}
-
 fn strategy(rng: &mut Rng) -> Value {
     rng.choice([
         json!({}),
@@ -188,22 +168,41 @@ fn strategy(rng: &mut Rng) -> Value {
     .expect("some")
 }
 
-/// Settings of pods that the nodes of every run can satisfy.
+/// Parts of templates that the nodes of every run can satisfy.
 fn pod(rng: &mut Rng) -> Value {
+    rng.choice([
+        json!({}),
+        json!({"nodeSelector": {"kubernetes.io/os": "linux"}, "priorityClassName": "system-cluster-critical"}),
+        json!({"tolerations": [{"operator": "Exists"}, {"key": "a", "value": "b",
+            "effect": "NoExecute", "tolerationSeconds": 60}], "imagePullSecrets": [{"name": "registry"}]}),
+        json!({"terminationGracePeriodSeconds": 60, "enableServiceLinks": true}),
+    ])
+    .expect("some")
+}
+
+fn metadata(rng: &mut Rng) -> Value {
     rng.choice([
         json!({}),
         json!({"labels": {"team": "a"}, "annotations": {"example.com/scrape": "true"}}),
         json!({"labels": {"team": "b", "example.com/tier": ""}}),
-        json!({"nodeSelector": {"kubernetes.io/os": "linux"}, "priorityClassName": "system-cluster-critical"}),
-        json!({"tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}]}),
-        json!({"tolerations": [{"operator": "Exists"}, {"key": "a", "value": "b",
-            "effect": "NoExecute", "tolerationSeconds": 60}], "imagePullSecrets": [{"name": "registry"}]}),
-        json!({"terminationGracePeriodSeconds": 60, "preStopSleepSeconds": 20}),
-        json!({"preStopSleepSeconds": 1, "enableServiceLinks": true}),
-        json!({"preStopSleepSeconds": 0, "priorityClassName": "", "enableServiceLinks": false,
-            "tolerations": [{"key": "", "operator": "Exists", "value": "", "effect": ""}]}),
     ])
     .expect("some")
+}
+
+/// Environment variables: each name once.
+fn variables(rng: &mut Rng) -> Value {
+    let mut names = vec!["A", "B", "C", "LOG_LEVEL", "x.y-z", "_9"];
+    rng.shuffle(&mut names);
+    names.truncate(rng.usize(..4));
+    let variable = |name: &str| match rng.u8(..3) {
+        0 => json!({"name": name, "valueFrom": source(rng)}),
+        1 => json!({"name": name}),
+        _ => {
+            let value = rng.choice(["", "1", "info", "$(A)", "$$(A)", "ü \" \n"]).expect("some");
+            json!({"name": name, "value": value})
+        }
+    };
+    names.into_iter().map(variable).collect()
 }
 
 fn source(rng: &mut Rng) -> Value {
@@ -222,20 +221,6 @@ fn source(rng: &mut Rng) -> Value {
 
 /// Removes from an object what must not occur together.
 pub fn mend(schema: &Value, path: &str, object: &mut Map<String, Value>) {
-    if path == "spec.envs[]" && object.contains_key("valueFrom") {
-        object.remove("value");
-    }
-    if path == "spec.readinessProbe" {
-        // Exactly one of the two.
-        if object.remove("httpGet").is_none() {
-            object.insert("tcpSocket".to_owned(), json!({"port": 80}));
-        } else {
-            object.remove("tcpSocket");
-            object.insert("httpGet".to_owned(), json!({"port": 8080, "path": "/ready"}));
-        }
-    }
-    // It cannot be removed once it is set.
-    object.remove("serviceAccountName");
     // Most Services have no node port.
     if path == "spec.ports[]" && object.get("nodePort").is_some_and(|port| port != OWN) {
         object.remove("nodePort");
@@ -266,9 +251,6 @@ pub fn mend_list(schema: &Value, path: &str, items: &mut Vec<Value>) {
     if schema["x-kubernetes-list-type"] == "set" {
         let mut seen = BTreeSet::new();
         items.retain(|item| seen.insert(item.to_string()));
-    }
-    if path == "spec.hostPaths" {
-        items.clear();
     }
     if path != "spec.ports" {
         return;

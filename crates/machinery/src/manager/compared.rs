@@ -96,8 +96,8 @@ impl Serialize for Canonical<'_> {
                 });
                 serializer.collect_seq(items.into_iter().map(item))
             }
-            Value::String(amount) if is_amount(&at) => {
-                Quantity::new(amount).normalised().serialize(serializer)
+            Value::String(_) | Value::Number(_) if is_amount(&at) => {
+                amount(self.value).map(|amount| amount.normalised()).serialize(serializer)
             }
             other => other.serialize(serializer),
         }
@@ -328,17 +328,21 @@ fn is_amount(at: &Place<'_>) -> bool {
     matches!(
         at.last(),
         ["resources", "limits" | "requests", _]
+            | ["spec", "overhead", _]
             | [_, "emptyDir", "sizeLimit"]
             | [_, "resourceFieldRef", "divisor"]
     )
 }
 
-fn is_same_amount(wanted: &Value, observed: &Value) -> bool {
-    let amount = |value: &Value| match value {
+fn amount(value: &Value) -> Option<Quantity> {
+    match value {
         Value::String(text) => Some(Quantity::new(text)),
         Value::Number(number) => Some(Quantity::new(&number.to_string())),
         _ => None,
-    };
+    }
+}
+
+fn is_same_amount(wanted: &Value, observed: &Value) -> bool {
     amount(wanted).zip(amount(observed)).is_some_and(|(a, b)| a.is_same_as(&b))
 }
 
@@ -480,6 +484,11 @@ mod tests {
         assert_eq!(difference(&limits(json!(1)), &limits(json!("1"))), None);
         assert!(difference(&limits(json!("1")), &limits(json!("2"))).is_some());
         assert!(difference(&json!({"args": "0.5"}), &json!({"args": "500m"})).is_some());
+        let hashed = |amount: Value| {
+            let value = limits(amount);
+            serde_json::to_string(&Canonical::of(&value)).unwrap()
+        };
+        assert_eq!(hashed(json!(1)), hashed(json!("1000m")));
     }
 
     #[test]

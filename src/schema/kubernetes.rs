@@ -1,14 +1,17 @@
-//! Schemas of `podTemplate` and `serviceTemplate`: Kubernetes' own, made fit for a CustomResourceDefinition.
+//! Schemas of the fields that have types of the Kubernetes API, made fit for a CustomResourceDefinition.
 //!
 //! Guarantees
-//! - Every field of the Kubernetes version that the operator is built for is known, except `serviceAccount` (the older
-//!   name of `serviceAccountName`) and `ephemeralContainers` (which no template can have).
-//! - No field is required, except the keys of lists. Every other field can be null, as templates render empty values,
-//!   and as a server-side apply stores an emptied object.
+//! - Every field of the Kubernetes version that the operator is built for is known. Of templates, `serviceAccount` (the
+//!   older name of `serviceAccountName`) and `ephemeralContainers` (which no template can have) are left out.
+//! - In templates, no field is required, except the keys of lists. Every other field can be null, as templates render
+//!   empty values, and as a server-side apply stores an emptied object.
 //! - Lists that Kubernetes merges by keys have these keys, so that several managers can add items, and none is there
 //!   twice. The others belong to one manager.
 
-use k8s_openapi::api::core::v1::{PodTemplateSpec, ServiceSpec};
+use k8s_openapi::api::apps::v1::{DaemonSetUpdateStrategy, DeploymentStrategy};
+use k8s_openapi::api::core::v1::{
+    EnvFromSource, EnvVar, PodTemplateSpec, Probe, ResourceRequirements, ServiceSpec,
+};
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
@@ -19,6 +22,36 @@ use crate::object::list_keys;
 const QUANTITY: &str =
     "^[+-]?([0-9]+|[0-9]+[.][0-9]*|[.][0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$";
 
+pub(crate) fn resources(_: &mut SchemaGenerator) -> Schema {
+    whole("", of_kubernetes::<ResourceRequirements>())
+}
+
+pub(crate) fn env(_: &mut SchemaGenerator) -> Schema {
+    whole("env", of_kubernetes::<Vec<EnvVar>>())
+}
+
+pub(crate) fn env_from(_: &mut SchemaGenerator) -> Schema {
+    whole("", of_kubernetes::<Vec<EnvFromSource>>())
+}
+
+pub(crate) fn probe(_: &mut SchemaGenerator) -> Schema {
+    whole("", of_kubernetes::<Probe>())
+}
+
+pub(crate) fn strategy(_: &mut SchemaGenerator) -> Schema {
+    whole("", of_kubernetes::<DeploymentStrategy>())
+}
+
+pub(crate) fn update_strategy(_: &mut SchemaGenerator) -> Schema {
+    whole("", of_kubernetes::<DaemonSetUpdateStrategy>())
+}
+
+/// Returns the schema of a field that is not merged over another value.
+fn whole(field: &str, mut schema: Value) -> Schema {
+    fit(&mut schema, field, &[], false);
+    Schema::try_from(schema).expect("an object is a schema")
+}
+
 /// Returns the schema of `podTemplate`.
 pub(crate) fn pod_template(_: &mut SchemaGenerator) -> Schema {
     let mut schema = of_kubernetes::<PodTemplateSpec>();
@@ -28,17 +61,17 @@ pub(crate) fn pod_template(_: &mut SchemaGenerator) -> Schema {
     for field in ["serviceAccount", "ephemeralContainers"] {
         pod.as_object_mut().into_iter().for_each(|fields| drop(fields.remove(field)));
     }
-    fitting(schema)
+    template(schema)
 }
 
 /// Returns the schema of `serviceTemplate`.
 pub(crate) fn service_template(_: &mut SchemaGenerator) -> Schema {
     let fields = json!({ "metadata": metadata(), "spec": of_kubernetes::<ServiceSpec>() });
-    fitting(json!({ "type": "object", "properties": fields }))
+    template(json!({ "type": "object", "properties": fields }))
 }
 
-fn fitting(mut schema: Value) -> Schema {
-    fit(&mut schema, "", &[]);
+fn template(mut schema: Value) -> Schema {
+    fit(&mut schema, "", &[], true);
     schema["nullable"] = json!(true);
     Schema::try_from(schema).expect("an object is a schema")
 }
@@ -58,16 +91,19 @@ fn metadata() -> Value {
     json!({ "type": "object", "properties": fields })
 }
 
-/// Makes the schema of `field` fit. `keys` are those of the list whose item it is.
-fn fit(schema: &mut Value, field: &str, keys: &[&str]) {
+/// Makes the schema of `field` fit. `keys` are those of the list whose item it is. A part of a template requires nothing.
+fn fit(schema: &mut Value, field: &str, keys: &[&str], is_template: bool) {
     let Some(fields) = schema.as_object_mut() else { return };
-    for left_out in ["$schema", "title", "description", "required", "default"] {
+    for left_out in ["$schema", "title", "description", "default"] {
         fields.remove(left_out);
+    }
+    if is_template {
+        fields.remove("required");
     }
     if let Some(properties) = fields.get_mut("properties").and_then(Value::as_object_mut) {
         for (name, property) in properties.iter_mut() {
-            fit(property, name, &[]);
-            if !keys.contains(&name.as_str()) {
+            fit(property, name, &[], is_template);
+            if is_template && !keys.contains(&name.as_str()) {
                 property["nullable"] = json!(true);
             }
         }
@@ -75,7 +111,7 @@ fn fit(schema: &mut Value, field: &str, keys: &[&str]) {
             properties["protocol"]["default"] = json!("TCP");
         }
     }
-    if !keys.is_empty() {
+    if is_template && !keys.is_empty() {
         let required = keys.iter().filter(|key| **key != "protocol");
         fields.insert("required".to_owned(), json!(required.collect::<Vec<_>>()));
     }
@@ -84,12 +120,12 @@ fn fit(schema: &mut Value, field: &str, keys: &[&str]) {
         fields.insert("pattern".to_owned(), json!(QUANTITY));
     }
     if let Some(values) = fields.get_mut("additionalProperties") {
-        fit(values, "amount", &[]);
+        fit(values, "amount", &[], is_template);
     }
     if let Some(items) = fields.get_mut("items") {
         let has = |name: &str| items["properties"].get(name).is_some();
         let keys = list_keys(field, has).unwrap_or_default();
-        fit(items, "", keys);
+        fit(items, "", keys, is_template);
         fields.extend(list_type(keys));
     }
 }
