@@ -214,7 +214,14 @@ const UNSET_IF_ZERO: [&str; 3] = ["initialDelaySeconds", "hostPort", "nodePort"]
 fn compare(found: &mut Vec<(String, Value)>, at: &Place<'_>, wanted: &Value, observed: &Value) {
     match (wanted, observed) {
         (Value::Object(wanted), Value::Object(_) | Value::Null) => {
+            // The API server drops the empty value of a variable. A source would give it another one.
+            let is_dropped = |field: &str, wanted: &Value| {
+                field == "value" && *wanted == "" && observed["valueFrom"].is_null()
+            };
             for (field, wanted) in wanted {
+                if is_dropped(field, wanted) && observed[field.as_str()].is_null() {
+                    continue;
+                }
                 compare(
                     found,
                     &at.inner(field),
@@ -484,6 +491,11 @@ mod tests {
         assert_eq!(difference(&limits(json!(1)), &limits(json!("1"))), None);
         assert!(difference(&limits(json!("1")), &limits(json!("2"))).is_some());
         assert!(difference(&json!({"args": "0.5"}), &json!({"args": "500m"})).is_some());
+        let variable = json!({"env": [{"name": "A", "value": ""}]});
+        assert_eq!(difference(&variable, &json!({"env": [{"name": "A"}]})), None);
+        for other in [json!({"name": "A", "valueFrom": {}}), json!({"name": "A", "value": "1"})] {
+            assert!(difference(&variable, &json!({"env": [other]})).is_some());
+        }
         let hashed = |amount: Value| {
             let value = limits(amount);
             serde_json::to_string(&Canonical::of(&value)).unwrap()
