@@ -23,6 +23,7 @@ read_image_names() {
   [[ -n $EXPORTER_IMAGE ]] || die 1 "artifacts/default sets no MEMCACHED_EXPORTER_IMAGE"
   APP_IMAGE=$(sed -n 's/^ *image: *//p' artifacts/examples/nginx-app.yaml)
   SHOP_IMAGE=$(sed -n 's/^ *image: *//p' artifacts/examples/app-production.yaml)
+  NODE_IMAGE=$(sed -n 's/^ *image: *//p' artifacts/examples/node-exporter.yaml)
   # With a tag: without one it is `latest`, which a kubelet pulls always, and there is no registry.
   DAEMON_IMAGE=$(sed -n 's/^ *image: *//p' artifacts/examples/syslog.yaml):e2e
 }
@@ -40,6 +41,8 @@ make_images() {
   make_from_debian "$SHOP_IMAGE" /usr/sbin/nginx --add hack/e2e/shop.conf /etc/nginx/nginx.conf \
     --entrypoint '["/usr/sbin/nginx"]' --user 101
   make_from_debian "$DAEMON_IMAGE" /bin/busybox --entrypoint '["/bin/busybox","syslogd","-n","-O","-"]'
+  make_from_debian "$NODE_IMAGE" /usr/bin/prometheus-node-exporter \
+    --entrypoint '["/usr/bin/prometheus-node-exporter"]' --user 65534
   make_from_debian "$CRASH_IMAGE" /bin/busybox --entrypoint '["/bin/busybox","false"]'
   make_operator
 }

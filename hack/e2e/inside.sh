@@ -27,6 +27,7 @@ main() {
   restart_kubelets
   show_memcached
   show_other_kinds
+  show_templates
   show_crash_loop
   show_production_fields
   show_options

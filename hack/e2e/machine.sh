@@ -5,7 +5,7 @@
 
 # shellcheck source=hack/lib/packages.sh
 source hack/lib/packages.sh
-readonly DEBIAN_PACKAGES="buildah containerd runc containernetworking-plugins nftables memcached nginx-light busybox-static"
+readonly DEBIAN_PACKAGES="buildah containerd runc containernetworking-plugins nftables memcached nginx-light busybox-static prometheus-node-exporter"
 readonly NEEDED_MEMORY=3000 NEEDED_DISK=6000 # MiB
 # By what each package is recognised, in the same order.
 readonly PACKAGE_FILES="buildah containerd runc /usr/lib/cni/bridge nft memcached nginx /bin/busybox"

@@ -147,6 +147,54 @@ show_shop() {
   line "the production App answers" "restricted, 2 pods, a page from its ConfigMap"
 }
 
+# Pods that only templates can express: a page written by an init container, with a sidecar beside nginx; and
+# node-exporter in the namespaces of each node.
+show_templates() {
+  local address
+  kubectl -n "$EXAMPLES" create configmap store --from-literal=GREETING='a page of the store' >/dev/null
+  kubectl -n "$EXAMPLES" apply -f - >/dev/null <<YAML
+apiVersion: app.example.com/v1
+kind: App
+metadata: {name: store}
+spec:
+  image: $SHOP_IMAGE
+  envFrom: [{configMapRef: {name: store}}]
+  ports: [{name: http, port: 80, targetPort: web}]
+  startupProbe: {tcpSocket: {port: web}, periodSeconds: 1, failureThreshold: 30}
+  podTemplate:
+    spec:
+      initContainers:
+      - name: render
+        image: $DAEMON_IMAGE
+        command: [/bin/busybox, sh, -c, 'echo "\$GREETING" >/pages/index.html']
+        envFrom: [{configMapRef: {name: store}}]
+        volumeMounts: [{name: pages, mountPath: /pages}]
+      - {name: beside, image: $DAEMON_IMAGE, restartPolicy: Always, command: [/bin/busybox, sleep, "100000"]}
+      containers:
+      - name: app
+        ports: [{name: web, containerPort: 8080}]
+        volumeMounts:
+        - {name: pages, mountPath: /usr/share/nginx/html/pages, readOnly: true}
+        - {name: cache, mountPath: /var/cache/nginx}
+      securityContext: {fsGroup: 101}
+      volumes: [{name: pages}, {name: cache}]
+  serviceTemplate: {spec: {sessionAffinity: ClientIP}}
+YAML
+  # These nodes have private mounts.
+  sed 's/, mountPropagation: HostToContainer//' artifacts/examples/node-exporter.yaml |
+    kubectl -n "$EXAMPLES" apply -f - >/dev/null
+  is_ready "$EXAMPLES" app/store
+  is "a page from an init container" "$(client http "store.$EXAMPLES" 80 /pages/index.html)" "a page of the store"
+  is "affinity of the Service" "$(kubectl -n "$EXAMPLES" get service store -o 'jsonpath={.spec.sessionAffinity}')" ClientIP
+  line "a page from an init container, with a sidecar" "podTemplate of App store"
+  is_ready "$EXAMPLES" genericdaemon/node-exporter
+  expect "$EXAMPLES" genericdaemon/node-exporter '{.status.installed}' "$(wc -w <<<"$NODES")"
+  address=$(kubectl get node node-a -o 'jsonpath={.status.addresses[?(@.type=="InternalIP")].address}')
+  [[ $(client http "$address" 9100 /metrics) == *node_filesystem_size_bytes* ]] ||
+    fail "node-exporter on node-a shows no file system"
+  line "node-exporter in the node's namespaces" "podTemplate of GenericDaemon node-exporter, $address:9100"
+}
+
 # A container whose process exits is named, and the App heals by itself once the image is another one.
 show_crash_loop() {
   kubectl -n "$EXAMPLES" apply -f - >/dev/null <<YAML
@@ -187,7 +235,9 @@ spec:
   exporter: {}
   minReadySeconds: 2
   podDisruptionBudget: {maxUnavailable: 1}
-  pod: {labels: {team: e2e}, preStopSleepSeconds: 1}
+  podTemplate:
+    metadata: {labels: {team: e2e}}
+    spec: {containers: [{name: memcached, lifecycle: {preStop: {sleep: {seconds: 1}}}}]}
 YAML
   is_ready "$CACHES" memcached/large
   pods=$(large_pods)
@@ -310,11 +360,12 @@ client() { kubectl -n "$CACHES" exec deployment/client -- client "$@"; }
 
 # ---- 3. scaled while a client reads ----------------------------------------------------------
 
-# With `preStopSleepSeconds` an instance serves on while clients learn of its end, so that no read
+# With a sleep before its end, an instance serves on while clients learn of its end, so that no read
 # fails. Without it, reads of an instance fail from SIGTERM until DNS has forgotten its address.
 show_scaling() {
   local ip size reads failed
-  kubectl -n "$CACHES" patch memcached "$CACHE" --type=merge -p '{"spec":{"pod":{"preStopSleepSeconds":5}}}' >/dev/null
+  kubectl -n "$CACHES" patch memcached "$CACHE" --type=merge -p '{"spec":{"podTemplate":{"spec":{"containers":[
+    {"name":"memcached","lifecycle":{"preStop":{"sleep":{"seconds":5}}}}]}}}}' >/dev/null
   wait_until "each pod has the sleep before its end" pods_sleep 2
   is_ready "$CACHES" "memcached/$CACHE"
   for ip in $(kubectl -n "$CACHES" get pods -l "cache.example.com/memcached=$CACHE" -o 'jsonpath={.items[*].status.podIP}'); do
