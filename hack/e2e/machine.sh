@@ -8,7 +8,7 @@ source hack/lib/packages.sh
 readonly DEBIAN_PACKAGES="buildah containerd runc containernetworking-plugins nftables memcached nginx-light busybox-static prometheus-node-exporter"
 readonly NEEDED_MEMORY=3000 NEEDED_DISK=6000 # MiB
 # By what each package is recognised, in the same order.
-readonly PACKAGE_FILES="buildah containerd runc /usr/lib/cni/bridge nft memcached nginx /bin/busybox"
+readonly PACKAGE_FILES="buildah containerd runc /usr/lib/cni/bridge nft memcached nginx /bin/busybox prometheus-node-exporter"
 
 require_machine() {
   local tool missing=()
