@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Writes the generated files: artifacts/crds/ from the spec.rs of each kind, docs/REASONS.md from the
-# reasons in src/workload/, docs/CHECKS.md from the table of
-# checks, docs/API.md from the CRDs.
+# Writes the generated files: artifacts/crds/ from the spec.rs of each kind, docs/API.md from the CRDs, docs/CHECKS.md
+# from the table of checks, src/workload/health/table.md from the rows of its test.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 UPDATE_ARTIFACTS=1 cargo test --locked --quiet --lib health::tests::table

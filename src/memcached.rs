@@ -391,5 +391,3 @@ async fn is_terminating(client: &Client, namespace: &str) -> bool {
 
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod reconciles;

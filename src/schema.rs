@@ -67,14 +67,6 @@ pub(crate) fn node_label() -> Rule {
     )
 }
 
-/// Limits the part before the '/' to 253 characters, because it is a DNS name.
-pub(crate) fn prefix_of(field: &str) -> Rule {
-    rule(
-        "!self.contains('/') || self.indexOf('/') <= 253".to_owned(),
-        &format!("`{field}` must have at most 253 characters before the '/'"),
-    )
-}
-
 // === budgets ===
 
 /// Returns the schema of the limit of a budget. 0 means absent, but 0% does not.
@@ -170,13 +162,6 @@ pub(crate) fn target_port(_: &mut SchemaGenerator) -> Schema {
         "maxLength": 15,
         "pattern": TARGET_PORT,
     })
-}
-
-pub(crate) fn app_protocol() -> Rule {
-    rule(
-        format!("self.matches('^(({SUBDOMAIN}/)?{QUALIFIED})?$')"),
-        "`appProtocol` must be a name such as 'http' or 'kubernetes.io/h2c'",
-    )
 }
 
 fn rule(rule: String, message: &str) -> Rule {

@@ -65,7 +65,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     // For tests of controllers.
-    ("testing", &["client", "clock", "manager", "shutdown"]),
+    ("testing", &["client", "clock", "manager", "object", "shutdown"]),
     // The operator.
     ("schema", &[]),
     (

@@ -10,7 +10,6 @@ use clap::CommandFactory as _;
 
 use workload_operator::cli::Cli;
 use workload_operator::crds;
-use workload_operator::workload::{Action, Reason};
 
 mod lua;
 mod unchecked;
@@ -91,21 +90,9 @@ fn write_integers_without_fraction(value: &mut serde_json::Value) {
     }
 }
 
-/// With `UPDATE_ARTIFACTS=1` the file is written first.
-#[test]
-fn the_documented_reasons_match_the_code() {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/REASONS.md");
-    let text = reasons();
-    if std::env::var_os("UPDATE_ARTIFACTS").is_some() {
-        fs::write(&file, &text).unwrap();
-    }
-    let there = fs::read_to_string(file).unwrap_or_default();
-    assert!(there == text, "docs/REASONS.md is out of date: run hack/update-codegen.sh");
-}
-
 #[test]
 fn the_table_contains_the_default_reasons_of_schemas() {
-    let text = reasons();
+    let text = fs::read_to_string("docs/REASONS.md").unwrap();
     for crd in crds::crds() {
         let crd = serde_json::to_value(&crd).unwrap();
         let schema = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"];
@@ -114,115 +101,6 @@ fn the_table_contains_the_default_reasons_of_schemas() {
             let row = format!("| `{}` |", condition["reason"].as_str().unwrap());
             assert!(text.contains(&row), "{row}");
         }
-    }
-}
-
-fn reasons() -> String {
-    let mut text = String::from(
-        "# Reasons\n\n\
-         Written by hack/update-codegen.sh from src/workload/reason.rs.\n\n\
-         Every `reason` of a condition or an Event. Reasons and meanings are part of the interface; \
-         messages can change. An App also has the conditions of its Deployment, with Kubernetes' own \
-         reasons.\n\n\
-         | reason | where | meaning | what to do |\n|---|---|---|---|\n",
-    );
-    // The schema's default, before any controller has seen the object.
-    text.push_str(
-        "| `Pending` | Ready, Reconciling | No controller has seen the object yet. | Wait. If the reason \
-         stays, run `workload-operator check`. |\n",
-    );
-    text.push_str(
-        "| `LeaderElection` | Event, Normal | On the Lease: a replica became the leader, or released \
-         the Lease at its shutdown. | Nothing. |\n",
-    );
-    text.push_str(
-        "| `WritesRepeatedly` | Event, Warning | For ten minutes, each reconciliation of the object has written, so the \
-         operator reconciles it only once a second. | Find the client that changes the object or its managed \
-         resources: `kubectl get -o yaml --show-managed-fields`. |\n",
-    );
-    for reason in Reason::ALL {
-        let row = [reason.as_str(), place(*reason), reason.meaning(), reason.next()];
-        text.push_str(&format!("| `{}` | {} | {} | {} |\n", row[0], row[1], row[2], row[3]));
-    }
-    text.push_str(
-        "\n# Health\n\n\
-         [A table](../src/workload/health/table.md) lists the conditions for each state of the managed resources. \
-         Reason and message are those of Ready, and of Degraded, Reconciling and Stalled where they are True.\n\n\
-         - A rollout is in progress from a change until it has completed once.\n\
-         - The operator lists pods, Events and nodes only while a managed resource is not ready. It does so \
-         immediately if the rollout had completed or a controller reports a failure, otherwise after 30 seconds \
-         without progress. While such a list fails, the conditions stay as they are for this generation.\n\
-         - `Stalled` is True where waiting does not help: an invalid image name or container configuration, a paused \
-         rollout, a rejected write, a deadline. For an image that cannot be pulled, a taint, a quota and rejected \
-         pods, it is True after five minutes. kstatus and Flux report this as failed.\n\
-         - A crash loop and a lost node can recover without manual action.\n\
-         - Available and Progressing of an App are those of its Deployment.\n\
-         \n# Actions\n\n\
-         Every `action` of an Event: the operation of the operator.\n\n\
-         | action | meaning |\n|---|---|\n",
-    );
-    text.push_str("| `Elect` | Elect a leader. |\n");
-    for action in Action::ALL {
-        text.push_str(&format!("| `{}` | {} |\n", action.as_str(), action.meaning()));
-    }
-    text
-}
-
-/// Returns the place where a reason is used. There is no catch-all arm: a new reason must be added here.
-fn place(reason: Reason) -> &'static str {
-    match reason {
-        Reason::DeploymentCreated
-        | Reason::DeploymentUpdated
-        | Reason::DeploymentRestored
-        | Reason::DeploymentAdopted
-        | Reason::DaemonSetCreated
-        | Reason::DaemonSetUpdated
-        | Reason::DaemonSetRestored
-        | Reason::DaemonSetAdopted
-        | Reason::ServiceCreated
-        | Reason::ServiceUpdated
-        | Reason::ServiceRestored
-        | Reason::ServiceAdopted
-        | Reason::ServiceDeleted
-        | Reason::PodDisruptionBudgetCreated
-        | Reason::PodDisruptionBudgetUpdated
-        | Reason::PodDisruptionBudgetRestored
-        | Reason::PodDisruptionBudgetAdopted
-        | Reason::PodDisruptionBudgetDeleted => "Event, Normal",
-        Reason::Deleting => "Event, Warning",
-        Reason::ReplicaFailure
-        | Reason::ProgressDeadlineExceeded
-        | Reason::ErrResourceExists
-        | Reason::FieldImmutable
-        | Reason::Contested
-        | Reason::ImageMissing
-        | Reason::TemplateNotAllowed
-        | Reason::QuotaExceeded
-        | Reason::Forbidden
-        | Reason::Invalid
-        | Reason::ApiError
-        | Reason::ReplicasUnavailable
-        | Reason::CrashLoopBackOff
-        | Reason::ImagePullFailed
-        | Reason::ContainerFailed
-        | Reason::ContainersNotReady
-        | Reason::PodsUnschedulable
-        | Reason::NodeNotReady
-        | Reason::PodsTerminating
-        | Reason::PodsEvicted
-        | Reason::NodesTainted
-        | Reason::RolloutPaused => "Ready, Degraded; Event, Warning",
-        Reason::AllReplicasReady
-        | Reason::AllNodesReady
-        | Reason::MostNodesReady
-        | Reason::ScaledToZero
-        | Reason::NoMatchingNodes
-        | Reason::Paused => "Ready",
-        Reason::RollingOut | Reason::AwaitingDeletion => "Ready, Reconciling",
-        Reason::RolloutComplete => "Progressing",
-        Reason::AsExpected => "Degraded",
-        Reason::Reconciling | Reason::Resizing => "Available",
-        Reason::Finalizing => "Ready, Degraded",
     }
 }
 

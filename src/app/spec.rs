@@ -58,17 +58,6 @@ pub struct Spec {
     /// Ports of the Service. Without ports, there is no Service.
     #[serde(default)]
     #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["port", "protocol"]))]
-    // '' is TCP too, and the list's keys do not know that.
-    #[x_kube(validation = (
-        "self.all(p, p.protocol != '' || !self.exists(q, q.port == p.port && q.protocol == 'TCP'))",
-        "two of `ports` must not have the same `port` and `protocol`",
-    ))]
-    #[x_kube(validation = (
-        "self.all(p, !has(p.name) || p.name == '' || self.exists_one(q, has(q.name) && q.name == p.name)) && \
-         self.all(p, !has(p.nodePort) || p.nodePort == 0 || self.exists_one(q, has(q.nodePort) && q.nodePort == \
-         p.nodePort && (q.protocol == p.protocol || [q.protocol, p.protocol].all(r, r in ['', 'TCP']))))",
-        "two of `ports` must not have the same `name`, or the same `nodePort` and `protocol`",
-    ))]
     // A name stands for the number of the one port that has it: with a second port, nothing would say which of the two
     // numbers the container has. `in` is not charged for the length of what it compares, as `==` is.
     #[x_kube(validation = (

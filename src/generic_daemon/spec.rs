@@ -44,7 +44,7 @@ pub struct Spec {
     /// Label of the nodes that run the daemon: 'key' for any value, or 'key=value'. Defaults to all nodes.
     #[serde(default, deserialize_with = "unless_zero", skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 381))]
-    #[x_kube(validation = schema::node_label(), validation = schema::prefix_of("label"))]
+    #[x_kube(validation = schema::node_label())]
     pub label: Option<InternedStr>,
     /// Entrypoint of the container. Defaults to the image's ENTRYPOINT.
     #[serde(default, skip_serializing_if = "<[InternedStr]>::is_empty")]

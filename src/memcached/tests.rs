@@ -1,5 +1,7 @@
 //! The owned objects and the status of a Memcached.
 
+mod reconciles;
+
 use serde_json::{Value, json};
 
 use super::*;

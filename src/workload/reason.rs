@@ -1,16 +1,32 @@
-//! Every reason and action that the operator writes into conditions and Events, with its meaning and remedy.
-//! The table is the source of the documentation.
+//! Every reason and action that the operator writes into conditions and Events. docs/REASONS.md has the meaning and
+//! the remedy of each, and is part of the program.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
 
 use crate::client;
 use crate::controller::Class;
 
-/// Defines an enum of CamelCase words, each with its meaning and the next step for a user.
+/// The meaning and the remedy of each reason.
+static ROWS: LazyLock<HashMap<&str, [&str; 2]>> = LazyLock::new(|| {
+    let page = include_str!("../../docs/REASONS.md");
+    let row = |line: &'static str| {
+        let mut cells = line.strip_prefix("| `")?.strip_suffix(" |")?.split(" | ");
+        let name = cells.next()?.strip_suffix('`')?;
+        let _place = cells.next()?;
+        Some((name, [cells.next()?, cells.next()?]))
+    };
+    page.lines().filter_map(row).collect()
+});
+
+/// Defines an enum of CamelCase words.
 macro_rules! words {
-    ($(#[$doc:meta])* $name:ident { $($word:ident: $meaning:literal => $next:literal,)* }) => {
+    ($(#[$doc:meta])* $name:ident { $($word:ident,)* }) => {
         $(#[$doc])*
+        #[allow(missing_docs)]
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum $name {
-            $(#[doc = $meaning] $word,)*
+            $($word,)*
         }
 
         impl $name {
@@ -21,16 +37,6 @@ macro_rules! words {
             pub fn as_str(self) -> &'static str {
                 match self { $($name::$word => stringify!($word),)* }
             }
-
-            /// Returns the meaning, in a sentence.
-            pub fn meaning(self) -> &'static str {
-                match self { $($name::$word => $meaning,)* }
-            }
-
-            /// Returns the remedy for a user, in a sentence.
-            pub fn next(self) -> &'static str {
-                match self { $($name::$word => $next,)* }
-            }
         }
     };
 }
@@ -38,118 +44,74 @@ macro_rules! words {
 words! {
     /// The reason in a condition or an Event: one word, whose meaning is part of the interface.
     Reason {
-        AllReplicasReady: "The desired number of replicas is ready and up to date."
-            => "Nothing.",
-        MostNodesReady: "The daemon should run on 100 nodes or more, and is up to date and ready on at least 99% of them. The message names the others."
-            => "Run `kubectl describe node NODE`.",
-        AllNodesReady: "Every node that should run the daemon has it up to date and ready."
-            => "Nothing.",
-        ScaledToZero: "No replicas are desired, and none exist."
-            => "To run replicas, raise `spec.size` or `spec.replicas`.",
-        NoMatchingNodes: "No node has the label, so no node runs the daemon."
-            => "Label a node: `kubectl label node NODE KEY=VALUE`.",
-        RollingOut: "A rollout is in progress. The message reports the progress."
-            => "Wait. `kubectl get pods` shows the pods.",
-        RolloutComplete: "No rollout is in progress."
-            => "Nothing.",
-        AsExpected: "There is no problem."
-            => "Nothing.",
-        Reconciling: "The operator is applying the spec. The message reports the progress."
-            => "Wait, unless the message names a failure.",
-        Resizing: "The Deployment could not be resized. The message names the cause."
-            => "Follow the message.",
-        ReplicaFailure: "Kubernetes cannot create the pods. The message names the cause."
-            => "Follow the message. Common causes are a quota, Pod Security, a missing ServiceAccount and a PriorityClass that does not exist.",
-        ProgressDeadlineExceeded: "A rollout made no progress within its deadline: the Deployment's, or the same time for a DaemonSet. For pods that do not exist and a controller that does not act, the time is 30 seconds."
-            => "Inspect the pods: `kubectl describe pod -l cache.example.com/memcached=NAME`, or for an App `-l app.example.com/v1=NAME`. If there are none, describe the Deployment or DaemonSet, and check that kube-controller-manager runs.",
-        ReplicasUnavailable: "Pods that were ready are not ready now, and no pod shows the cause. After 30 seconds, this is a problem."
-            => "Wait. If the reason persists, run `kubectl get pods` and `kubectl describe pod`.",
-        CrashLoopBackOff: "A container crashes repeatedly. The message names its pod."
-            => "Run `kubectl logs POD --previous` to see the last output. After OOMKilled, raise the memory limit.",
-        ImagePullFailed: "An image cannot be pulled. The message names the image and a pod."
-            => "Correct the image's name, or give the nodes access to the registry. `kubectl describe pod POD` shows the error.",
-        ContainerFailed: "A container cannot start. The message names the cause and the pod."
-            => "Follow the message. Common causes are an image that runs as root, and a ConfigMap or Secret in `envs` that does not exist.",
-        PodsUnschedulable: "The scheduler finds no node for a pod. The message is the scheduler's."
-            => "Follow the message: add capacity or lower the requests of the pods, remove or tolerate a taint, correct the node selector, or create the claim.",
-        ContainersNotReady: "A pod has not become ready within the deadline of its rollout, or is no longer ready: a container is not ready, its image is being pulled, or its volumes or network are not set up. The message names it."
-            => "`kubectl describe pod POD` shows the readiness probe and missing volumes. `kubectl logs POD -c CONTAINER` shows the output of the container.",
-        NodeNotReady: "A node that runs a pod, or that should run the daemon, is not ready or does not report. The message names the node."
-            => "Run `kubectl describe node NODE`. Kubernetes replaces the pods of a Deployment after a few minutes.",
-        PodsTerminating: "A pod is being deleted and still exists after its grace period. The message names the pod and its node."
-            => "`kubectl describe pod POD` shows volumes that cannot be unmounted, `kubectl get pod POD -o yaml` shows finalizers. Check the node.",
-        PodsEvicted: "A pod was evicted, and its replacement is not ready yet."
-            => "Wait. `kubectl describe pod POD` shows which resource the node lacked.",
-        NodesTainted: "Every matching node has a taint that the daemon does not tolerate."
-            => "Remove the taint (`kubectl taint node NODE KEY-`), tolerate it in `spec.podTemplate.spec.tolerations`, or choose other nodes.",
-        RolloutPaused: "Rollouts of the Deployment are paused, and a change is waiting."
-            => "Run `kubectl rollout resume deployment/NAME`.",
-        ErrResourceExists: "An object that the operator does not manage has the name of a managed resource. The operator does not change it."
-            => "Rename this object. If the other object is not needed, delete it instead. The operator then continues automatically.",
-        Contested: "Another client repeatedly reverts the operator's changes to a managed resource."
-            => "Find the client with `kubectl get -o yaml --show-managed-fields`, and stop one of the two. If no other manager is listed, an admission policy or webhook reverts the changes.",
-        AwaitingDeletion: "A previous managed resource with this name is still being deleted."
-            => "Wait. `kubectl get -o yaml` shows the finalizers that delay the deletion.",
-        FieldImmutable: "A managed resource differs in an immutable field."
-            => "Delete the managed resource. The operator creates it again.",
-        ImageMissing: "The image of memcached or of its exporter is not configured."
-            => "Set `spec.image` or `spec.exporter.image`, or MEMCACHED_IMAGE or MEMCACHED_EXPORTER_IMAGE in the operator's Deployment, as the message says.",
-        TemplateNotAllowed: "`podTemplate` or `serviceTemplate` is set, but the operator does not allow templates. It does not change the managed resources."
-            => "Remove the template, or install the admission policies of artifacts/policy and start the operator with --allow-templates (ALLOW_TEMPLATES).",
-        QuotaExceeded: "A ResourceQuota rejects the write."
-            => "Raise the quota, or free some of it. The operator retries automatically.",
-        Forbidden: "RBAC or an admission policy rejects the write."
-            => "If `workload-operator check` reports R001, update the installation. Otherwise check the policy that the message names. The operator retries automatically.",
-        Invalid: "The API server rejects a managed resource as invalid. The message names the field."
-            => "Correct the spec.",
-        ApiError: "A write to the API server failed. The message is the API server's."
-            => "The operator retries automatically. If the reason persists, check the API server and its webhooks, and kube-controller-manager if the status of a quota is unknown.",
-        Paused: "The annotation workload-operator.example.com/paused is 'true', so the operator writes only the status."
-            => "Remove the annotation to continue.",
-        Finalizing: "The operator is running its cleanup before the deletion."
-            => "Nothing.",
-        Deleting: "The object is being deleted."
-            => "Nothing.",
-        DeploymentCreated: "The Deployment was created."
-            => "Nothing.",
-        DeploymentUpdated: "The Deployment was changed because the spec, a setting of the operator or its version changed."
-            => "Nothing.",
-        DeploymentRestored: "Another client had changed the Deployment. The operator reverted the change."
-            => "Change the custom resource instead.",
-        DeploymentAdopted: "The Deployment had lost its owner reference, in a restore or by `--cascade=orphan`. The operator set it again."
-            => "Nothing.",
-        DaemonSetCreated: "The DaemonSet was created."
-            => "Nothing.",
-        DaemonSetUpdated: "The DaemonSet was changed because the spec, a setting of the operator or its version changed."
-            => "Nothing.",
-        DaemonSetRestored: "Another client had changed the DaemonSet. The operator reverted the change."
-            => "Change the custom resource instead.",
-        DaemonSetAdopted: "The DaemonSet had lost its owner reference, in a restore or by `--cascade=orphan`. The operator set it again."
-            => "Nothing.",
-        ServiceCreated: "The Service was created."
-            => "Nothing.",
-        ServiceUpdated: "The Service was changed because the spec, a setting of the operator or its version changed."
-            => "Nothing.",
-        ServiceRestored: "Another client had changed the Service. The operator reverted the change."
-            => "Change the custom resource instead.",
-        ServiceAdopted: "The Service had lost its owner reference, in a restore or by `--cascade=orphan`. The operator set it again."
-            => "Nothing.",
-        ServiceDeleted: "The Service was deleted because the spec has no ports."
-            => "Nothing.",
-        PodDisruptionBudgetCreated: "The PodDisruptionBudget was created."
-            => "Nothing.",
-        PodDisruptionBudgetUpdated: "The PodDisruptionBudget was changed because the spec, a setting of the operator or its version changed."
-            => "Nothing.",
-        PodDisruptionBudgetRestored: "Another client had changed the PodDisruptionBudget. The operator reverted the change."
-            => "Change the custom resource instead.",
-        PodDisruptionBudgetAdopted: "The PodDisruptionBudget had lost its owner reference, in a restore or by `--cascade=orphan`. The operator set it again."
-            => "Nothing.",
-        PodDisruptionBudgetDeleted: "The PodDisruptionBudget was deleted because the spec has no `podDisruptionBudget`."
-            => "Nothing.",
+        AllReplicasReady,
+        MostNodesReady,
+        AllNodesReady,
+        ScaledToZero,
+        NoMatchingNodes,
+        RollingOut,
+        RolloutComplete,
+        AsExpected,
+        Reconciling,
+        Resizing,
+        ReplicaFailure,
+        ProgressDeadlineExceeded,
+        ReplicasUnavailable,
+        CrashLoopBackOff,
+        ImagePullFailed,
+        ContainerFailed,
+        PodsUnschedulable,
+        ContainersNotReady,
+        NodeNotReady,
+        PodsTerminating,
+        PodsEvicted,
+        NodesTainted,
+        RolloutPaused,
+        ErrResourceExists,
+        Contested,
+        AwaitingDeletion,
+        FieldImmutable,
+        ImageMissing,
+        TemplateNotAllowed,
+        QuotaExceeded,
+        Forbidden,
+        Invalid,
+        ApiError,
+        Paused,
+        Finalizing,
+        Deleting,
+        DeploymentCreated,
+        DeploymentUpdated,
+        DeploymentRestored,
+        DeploymentAdopted,
+        DaemonSetCreated,
+        DaemonSetUpdated,
+        DaemonSetRestored,
+        DaemonSetAdopted,
+        ServiceCreated,
+        ServiceUpdated,
+        ServiceRestored,
+        ServiceAdopted,
+        ServiceDeleted,
+        PodDisruptionBudgetCreated,
+        PodDisruptionBudgetUpdated,
+        PodDisruptionBudgetRestored,
+        PodDisruptionBudgetAdopted,
+        PodDisruptionBudgetDeleted,
     }
 }
 
 impl Reason {
+    /// Returns the meaning, in a sentence.
+    pub fn meaning(self) -> &'static str {
+        ROWS.get(self.as_str()).map_or("", |[meaning, _]| meaning)
+    }
+
+    /// Returns the remedy for a user, in a sentence.
+    pub fn next(self) -> &'static str {
+        ROWS.get(self.as_str()).map_or("", |[_, next]| next)
+    }
+
     /// Returns whether pods or nodes show this cause.
     pub(crate) fn is_of_pods(self) -> bool {
         matches!(
@@ -217,13 +179,7 @@ impl Reason {
 
 words! {
     /// Actions of the operator, done or failed: the `action` of an Event.
-    Action {
-        Create: "Create a managed resource." => "See the reason.",
-        Update: "Change a managed resource." => "See the reason.",
-        Delete: "Delete a managed resource." => "See the reason.",
-        Reconcile: "Reconcile the object." => "See the reason.",
-        Finalize: "Delete the object." => "See the reason.",
-    }
+    Action { Create, Update, Delete, Reconcile, Finalize, }
 }
 
 #[cfg(test)]
@@ -245,13 +201,19 @@ mod tests {
     }
 
     #[test]
-    fn every_reason_is_a_word_with_a_meaning_and_a_next_step() {
+    fn the_page_has_exactly_the_reasons_and_actions_of_the_program() {
         for reason in Reason::ALL {
-            let word = reason.as_str();
-            assert!(word.len() <= 128 && word.chars().all(|c| c.is_ascii_alphanumeric()), "{word}");
             for sentence in [reason.meaning(), reason.next()] {
-                assert!(sentence.ends_with('.'), "{word}: {sentence}");
+                assert!(sentence.ends_with('.'), "{reason:?}: {sentence}");
             }
+        }
+        // Before any controller has seen the object, and those of the library.
+        let others = ["Pending", "LeaderElection", "WritesRepeatedly"];
+        let known = |name: &str| Reason::named(name).is_some() || others.contains(&name);
+        assert_eq!(ROWS.keys().find(|name| !known(name)), None);
+        let page = include_str!("../../docs/REASONS.md");
+        for action in Action::ALL {
+            assert!(page.contains(&format!("\n| `{}` | ", action.as_str())), "{action:?}");
         }
     }
 }

@@ -35,11 +35,6 @@ pub struct ServicePort {
     pub protocol: InternedStr,
     /// Name of the port. With several ports, each port without a name gets a generated name.
     #[serde(default, skip_serializing_if = "str::is_empty")]
-    #[schemars(length(max = 63))]
-    #[x_kube(validation = (
-        "self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$')",
-        "`name` must consist of lower-case letters, digits and '-', and begin and end with a letter or digit",
-    ))]
     pub name: InternedStr,
     /// Port of the container: a number, or a name. A name stands for the number of `port`, so for `port: 80` and a
     /// program that listens on 8080, write `targetPort: 8080`. Defaults to `port`.
@@ -53,8 +48,6 @@ pub struct ServicePort {
     pub node_port: i32,
     /// Application protocol, for example 'kubernetes.io/h2c'.
     #[serde(default, skip_serializing_if = "str::is_empty")]
-    #[schemars(length(max = 317))]
-    #[x_kube(validation = schema::app_protocol(), validation = schema::prefix_of("appProtocol"))]
     pub app_protocol: InternedStr,
 }
 

@@ -177,30 +177,6 @@ async fn the_status_of_an_app_is_that_of_its_deployment() {
     assert_eq!(conditions(&ready).next().unwrap()["type"], "Ready", "the summary comes first");
 }
 
-/// The API server refuses in the App what it would refuse in an owned object, so that the user sees the
-/// error.
-#[tokio::test(flavor = "multi_thread")]
-async fn invalid_names_are_refused_with_the_allowed_values() {
-    let world = World::new("app-names", "baseline").await;
-    let prefix = |length: usize| {
-        let labels = ["a".repeat(63), "b".repeat(63), "c".repeat(63), "d".repeat(length - 192)];
-        labels.join(".")
-    };
-    let protocol = |length: usize| json!({"ports": [{"port": 80, "appProtocol": format!("{}/http", prefix(length))}]});
-    let asked = async |mut spec: Value| {
-        spec["image"] = json!("shop:1");
-        world.dry_run(APP, app(&spec)).await
-    };
-    for (spec, message) in [(protocol(254), "at most 253 characters before the '/'")] {
-        let refused = asked(spec.clone()).await.expect_err(&spec.to_string());
-        assert!(refused.contains(message), "{spec}: {refused}");
-    }
-    let port = json!({"ports": [{"port": 80, "appProtocol": "kubernetes.io/h2c"}]});
-    for spec in [protocol(253), port] {
-        asked(spec.clone()).await.unwrap_or_else(|refused| panic!("{spec}: {refused}"));
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_form_of_a_field_replaces_another_managers_form() {
     let (world, _operator) = World::with_operator_at("forms", "baseline").await;

@@ -88,27 +88,53 @@ async fn workloads_as_people_run_them_can_be_written() {
     assert!(writes.values().all(|number| *number == 1), "no second write: {writes:?}");
 }
 
-/// What the merged object is refused for is reported with its cause, and heals with the next change.
+/// What Kubernetes itself refuses in an owned object is reported with its cause, and heals with the next change.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_template_that_the_api_server_refuses_is_reported() {
+async fn what_the_api_server_refuses_in_a_child_is_reported() {
     let world = World::new("templates-refused", "privileged").await;
     let _operator = world.start_operator().await;
-    let with = |pod: Value| json!({"spec": {"podTemplate": {"spec": pod}}});
+    let with = |pod: Value| json!({"podTemplate": {"spec": pod}});
     let object = json!({"metadata": {"name": "shop"}, "spec": {"image": "shop:1"}});
     world.create(APP, object).await.unwrap();
     world.until(DEPLOYMENT, "shop", |_| true).await;
-    for (pod, cause) in [
-        (json!({"containers": [{"name": "proxy"}]}), "image: Required value"),
+    let source = json!({"fieldRef": {"fieldPath": "metadata.name"}});
+    for (spec, cause) in [
+        (with(json!({"containers": [{"name": "proxy"}]})), "image: Required value"),
         (
-            json!({"volumes": [{"name": "a", "configMap": {"name": "a"}, "emptyDir": {"medium": "Memory"}}]}),
+            with(
+                json!({"volumes": [{"name": "a", "configMap": {"name": "a"}, "emptyDir": {"medium": "Memory"}}]}),
+            ),
             "more than 1 volume type",
         ),
-        (json!({"restartPolicy": "Never"}), "Unsupported value"),
+        (with(json!({"restartPolicy": "Never"})), "Unsupported value"),
+        (
+            json!({"ports": [{"port": 80}, {"port": 80, "protocol": ""}]}),
+            "duplicate entries for key",
+        ),
+        (
+            json!({"resources": {"limits": {"cpu": "1"}, "requests": {"cpu": "2"}}}),
+            "must be less than or equal to cpu limit",
+        ),
+        (json!({"resources": {"limits": {"gpu": 1}}}), "must be a standard resource"),
+        (
+            json!({"strategy": {"type": "Recreate", "rollingUpdate": {"maxSurge": 1}}}),
+            "may not be specified when strategy `type` is 'Recreate'",
+        ),
+        (
+            json!({"readinessProbe": {"tcpSocket": {"port": 80}, "httpGet": {"port": 80}}}),
+            "more than 1 handler type",
+        ),
+        (
+            json!({"envs": [{"name": "A", "value": "a", "valueFrom": source}]}),
+            "may not be specified when `value` is not empty",
+        ),
     ] {
-        world.patch(APP, "shop", with(pod)).await.unwrap();
+        world.patch(APP, "shop", json!({"spec": spec})).await.unwrap();
         let message = world.until_condition(APP, "shop", "Stalled", ("True", "Invalid")).await;
         assert!(message.contains(cause), "{message}");
-        world.patch(APP, "shop", json!({"spec": {"podTemplate": null}})).await.unwrap();
+        let without = spec.as_object().unwrap().keys().map(|field| (field.clone(), Value::Null));
+        let without: Value = without.collect();
+        world.patch(APP, "shop", json!({"spec": without})).await.unwrap();
         world.until(APP, "shop", |app| !has_condition(app, "Stalled", "True")).await;
     }
     for (pod, cause) in [
@@ -124,6 +150,29 @@ async fn a_template_that_the_api_server_refuses_is_reported() {
         let refused = world.kubectl(&["create", "--dry-run=server", "-f", path]).unwrap_err();
         assert!(refused.contains(cause), "{refused}");
     }
+}
+
+/// kubectl describes each field, and refuses a misspelt one before it sends anything.
+#[tokio::test(flavor = "multi_thread")]
+async fn kubectl_knows_the_fields_of_templates() {
+    let world = World::new("templates-kubectl", "privileged").await;
+    for (kind, path, described) in [
+        (APP, "podTemplate.spec.containers.livenessProbe.grpc", "port\t<integer>"),
+        (GENERIC_DAEMON, "podTemplate.spec.affinity.nodeAffinity", "FIELDS:"),
+        (MEMCACHED, "serviceTemplate.spec", "loadBalancerSourceRanges"),
+        (APP, "envs.valueFrom.secretKeyRef", "key\t<string> -required-"),
+    ] {
+        let version = format!("--api-version={}", kind.api_version());
+        let field = format!("{}.spec.{path}", kind.plural());
+        let explained = world.kubectl(&["explain", &field, &version]).unwrap();
+        assert!(explained.contains(described), "{path}: {explained}");
+    }
+    let object = json!({"apiVersion": APP.api_version(), "kind": "App", "metadata": {"name": "other"},
+        "spec": {"image": "a", "readinessProbe": {"httpGet": {"port": 80, "pth": "/"}}}});
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), object.to_string()).unwrap();
+    let refused = world.kubectl(&["create", "-f", file.path().to_str().unwrap()]).unwrap_err();
+    assert!(refused.contains("unknown field \"spec.readinessProbe.httpGet.pth\""), "{refused}");
 }
 
 /// Without policies, nobody but the operator decides who can make a pod privileged.

@@ -7,6 +7,8 @@
 
 use serde_json::Value;
 
+use crate::object::list_keys;
+
 /// The type of one field.
 #[derive(Clone, Copy)]
 pub(super) enum Type<'a> {
@@ -165,26 +167,20 @@ fn built_in(name: &str, within: &str) -> Items<'static> {
         ("status", "conditions" | "addresses") => &["type"],
         (
             _,
-            "containers"
-            | "initContainers"
-            | "ephemeralContainers"
-            | "env"
-            | "volumes"
+            "ephemeralContainers"
             | "matchConditions"
             | "resourceClaims"
             | "schedulingGates"
             | "webhooks",
         ) => &["name"],
-        ("spec", "imagePullSecrets") | ("", "secrets") | ("resources", "claims") => &["name"],
-        (_, "volumeMounts") => &["mountPath"],
-        (_, "volumeDevices") => &["devicePath"],
-        (_, "hostAliases" | "podIPs") => &["ip"],
-        (_, "topologySpreadConstraints") => &["topologyKey", "whenUnsatisfiable"],
-        ("containers" | "initContainers" | "ephemeralContainers", "ports") => {
-            &["containerPort", "protocol"]
-        }
-        ("spec", "ports") => &["port", "protocol"],
-        _ => return Items::Atomic,
+        ("", "secrets") | ("resources", "claims") => &["name"],
+        (_, "podIPs") => &["ip"],
+        // Of a ServiceAccount, and of a rule of a NetworkPolicy.
+        ("", "imagePullSecrets") | ("ingress" | "egress", "ports") => return Items::Atomic,
+        _ => match list_keys(name, |field| field == "containerPort" && within != "spec") {
+            Some(keys) => keys,
+            None => return Items::Atomic,
+        },
     };
     let default = |key: &str| (key == "protocol").then(|| Value::from("TCP"));
     Items::Keys(keys.iter().map(|&key| (key, default(key))).collect())

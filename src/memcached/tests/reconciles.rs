@@ -5,12 +5,12 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::*;
+use super::super::*;
 use crate::workload::condition::Type;
 use crate::workload::diagnostics::Diagnostics;
 use crate::workload::fixtures::{Requests, context_with, custom};
 
-const SAMPLE: &str = include_str!("../../artifacts/examples/memcached.yaml");
+const SAMPLE: &str = include_str!("../../../artifacts/examples/memcached.yaml");
 
 /// The reasons of the published Events, including repetitions.
 #[derive(Default)]
