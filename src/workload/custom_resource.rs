@@ -2,14 +2,14 @@
 //!
 //! A view serializes as its status, because only the status is compared.
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::condition::Condition;
 use super::labels;
 use super::merge::set;
-use crate::object::{Keep, Meta, Object, Resource};
+use crate::object::{InternedStr, Keep, Meta, Object, Resource};
 
 /// Annotation: while it is `true`, the operator writes nothing but the status.
 pub const PAUSED: &str = "workload-operator.example.com/paused";
@@ -51,9 +51,8 @@ macro_rules! custom {
 pub(crate) use custom;
 
 /// A field with a type of the Kubernetes API. It is held as JSON text: only the API server needs to understand it.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Json(Option<Box<RawValue>>);
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Json(Option<InternedStr>);
 
 /// Keeps the annotations that control the operator, and the labels that owned objects inherit.
 #[derive(Debug, Clone, Copy)]
@@ -78,23 +77,28 @@ impl Json {
 
     /// Returns what is set in it: null if nothing is, because null, `{}`, `[]` and `""` mean absent.
     pub fn set(&self) -> Value {
-        let parsed = self.0.as_ref().and_then(|text| serde_json::from_str(text.get()).ok());
+        let parsed = self.0.as_ref().and_then(|text| serde_json::from_str(text).ok());
         parsed.and_then(|value: Value| set("", &value)).unwrap_or_default()
     }
 }
 
-impl PartialEq for Json {
-    fn eq(&self, other: &Json) -> bool {
-        let text = |json: &Json| json.0.as_ref().map(|text| text.get().to_owned());
-        text(self) == text(other)
+impl Serialize for Json {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let text = self.0.as_ref().and_then(|text| serde_json::from_str::<&RawValue>(text).ok());
+        text.serialize(serializer)
     }
 }
 
-impl Eq for Json {}
+impl<'de> Deserialize<'de> for Json {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Json, D::Error> {
+        let text = Option::<Box<RawValue>>::deserialize(deserializer)?;
+        Ok(Json(text.map(|text| InternedStr::new(text.get()))))
+    }
+}
 
 impl From<Value> for Json {
     fn from(value: Value) -> Json {
-        Json(serde_json::value::to_raw_value(&value).ok())
+        Json(Some(InternedStr::from(value.to_string())))
     }
 }
 
