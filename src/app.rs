@@ -90,16 +90,16 @@ pub fn desired(app: &App) -> Children {
 /// new pod on another node could wait for the volume forever, because the old pod terminates only after the new pod is
 /// ready. The surge is always sent: a change to Recreate removes only what the operator has set.
 fn strategy(spec: &Spec, pod: &Value) -> Value {
-    let mut strategy = spec.strategy.set();
-    if strategy.is_null() && writes_to_a_claim(pod) {
-        return json!({ "type": "Recreate" });
-    }
-    if strategy["type"] != "Recreate" {
-        strategy["type"] = json!("RollingUpdate");
-        let surge = &mut strategy["rollingUpdate"]["maxSurge"];
-        if surge.is_null() {
-            *surge = json!("25%");
-        }
+    let mut strategy = match spec.strategy.set() {
+        Value::Null if writes_to_a_claim(pod) => json!({ "type": "Recreate" }),
+        Value::Null => json!({}),
+        chosen => chosen,
+    };
+    if let Some(fields) = strategy.as_object_mut()
+        && fields.entry("type").or_insert(json!("RollingUpdate")) == "RollingUpdate"
+        && let Some(pace) = fields.entry("rollingUpdate").or_insert(json!({})).as_object_mut()
+    {
+        pace.entry("maxSurge").or_insert(json!("25%"));
     }
     strategy
 }
@@ -164,8 +164,8 @@ fn service_ports(ports: &[ServicePort]) -> Box<[ServicePort]> {
     named.collect()
 }
 
-/// Returns `tcp-8080` or, if another port has that name, `tcp-8080-2`, and so on. No two ports have the same
-/// number and protocol, so no two get the same name, whatever the order of the ports.
+/// Returns `tcp-8080` or, if another port has that name, `tcp-8080-2`, and so on. Kubernetes accepts no two ports with the
+/// same number and protocol, so no two get the same name, whatever the order of the ports.
 fn free_name(port: &ServicePort, taken: &BTreeSet<&str>) -> InternedStr {
     let name = format!("{}-{}", port.protocol.to_lowercase(), port.port);
     let candidates = std::iter::once(name.clone()).chain((2..).map(|n| format!("{name}-{n}")));

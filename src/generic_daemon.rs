@@ -10,7 +10,7 @@ mod pod;
 use std::sync::Arc;
 
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::controller::{Action, Problem};
 use crate::manager::Context;
@@ -79,12 +79,22 @@ pub fn desired(daemon: &GenericDaemon) -> Desired<DaemonSetSpec> {
     };
     let spec = object([
         ("selector", json!({ "matchLabels": identity.selector() })),
-        ("updateStrategy", daemon.spec.update_strategy.set()),
+        ("updateStrategy", update_strategy(&daemon.spec)),
         ("minReadySeconds", json!(daemon.spec.min_ready_seconds.filter(|seconds| *seconds > 0))),
         ("revisionHistoryLimit", json!(REVISIONS)),
         ("template", pod::template(&identity, &daemon.spec)),
     ]);
     Desired::new(identity.labels(), spec)
+}
+
+/// Returns how pods of a new template replace the old ones; null leaves it to Kubernetes. A type is sent with anything
+/// else, so that another client's does not stay.
+fn update_strategy(spec: &Spec) -> Value {
+    let mut strategy = spec.update_strategy.set();
+    if let Some(fields) = strategy.as_object_mut() {
+        fields.entry("type").or_insert(json!("RollingUpdate"));
+    }
+    strategy
 }
 
 // === Status ===

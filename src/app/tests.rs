@@ -80,6 +80,23 @@ fn only_an_app_with_an_account_of_its_own_gets_a_token() {
 }
 
 #[test]
+fn a_surge_is_sent_with_rolling_updates_only() {
+    let strategy = |strategy: Value| {
+        let mut app = sample();
+        app.spec.strategy = strategy.into();
+        desired(&app).deployment.spec["strategy"].clone()
+    };
+    let rolling = |pace: Value| json!({"type": "RollingUpdate", "rollingUpdate": pace});
+    assert_eq!(strategy(json!({})), rolling(json!({"maxSurge": "25%"})));
+    let none = json!({"rollingUpdate": {"maxUnavailable": 0}});
+    assert_eq!(strategy(none), rolling(json!({"maxUnavailable": 0, "maxSurge": "25%"})));
+    // The API server refuses the others.
+    for kept in [json!({"type": "Recreate"}), json!({"type": "recreate"}), json!("Recreate")] {
+        assert_eq!(strategy(kept.clone()), kept);
+    }
+}
+
+#[test]
 fn without_ports_there_is_no_service() {
     let app = with_ports(&json!([]));
     assert!(desired(&app).service.is_none());

@@ -88,7 +88,7 @@ pub struct Spec {
     pub update_strategy: Json,
     /// Seconds that a pod must be ready before it counts as available. Defaults to 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0, max = 86400))]
     pub min_ready_seconds: Option<i32>,
     /// Kubernetes' pod template, merged over the one that the operator generates. Lists of containers, variables,
     /// volumes, mounts and ports are merged by their keys. The main container is 'daemon'. To set it, you need permission

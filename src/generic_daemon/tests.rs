@@ -62,6 +62,19 @@ fn the_pod_template_of_the_sample_is_unchanged() {
 }
 
 #[test]
+fn an_update_strategy_has_a_type() {
+    let strategy = |strategy: Value| {
+        let mut daemon = sample();
+        daemon.spec.update_strategy = strategy.into();
+        desired(&daemon).spec["updateStrategy"].clone()
+    };
+    assert_eq!(strategy(json!({})), Value::Null);
+    let pace = json!({"rollingUpdate": {"maxUnavailable": "10%"}});
+    assert_eq!(strategy(pace)["type"], "RollingUpdate");
+    assert_eq!(strategy(json!({"type": "OnDelete"})), json!({"type": "OnDelete"}));
+}
+
+#[test]
 fn without_a_label_every_node_is_selected() {
     let pod = pod(&with_label(None));
     assert_eq!((pod.get("nodeSelector"), pod.get("affinity")), (None, None));

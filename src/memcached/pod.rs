@@ -231,7 +231,8 @@ fn mebibytes(amount: i128) -> Quantity {
 
 /// Returns the user's resources with defaults for missing ones: requests of CPU and memory, and a limit of
 /// memory. No default makes a request larger than its limit.
-fn filled(mut own: Value, cpu: &str, (request, limit): (Quantity, Quantity)) -> Value {
+fn filled(own: Value, cpu: &str, (request, limit): (Quantity, Quantity)) -> Value {
+    let mut own = if own.is_null() { json!({}) } else { own };
     let amount = |own: &Value, kind: &str, name: &str| -> Option<Quantity> {
         serde_json::from_value(own[kind][name].clone()).ok()
     };
@@ -241,8 +242,11 @@ fn filled(mut own: Value, cpu: &str, (request, limit): (Quantity, Quantity)) -> 
         other.unwrap_or(one)
     };
     let mut fill = |kind: &str, name: &str, default: Quantity, other: &str, if_default_is| {
-        if own[kind][name].is_null() {
-            own[kind][name] = json!(or(default, amount(&own, other, name), if_default_is));
+        let default = or(default, amount(&own, other, name), if_default_is);
+        if let Some(kinds) = own.as_object_mut()
+            && let Some(amounts) = kinds.entry(kind).or_insert(json!({})).as_object_mut()
+        {
+            amounts.entry(name).or_insert(json!(default));
         }
     };
     fill("limits", "memory", limit, "requests", Ordering::Less);

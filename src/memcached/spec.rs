@@ -105,7 +105,7 @@ pub struct Spec {
     pub readiness_probe: InternedStr,
     /// Seconds that a pod must be ready before it counts as available. Defaults to 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0, max = 86400))]
     pub min_ready_seconds: Option<i32>,
     /// Limit on the pods that can be evicted at the same time, for example by a node drain. Defaults to no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]

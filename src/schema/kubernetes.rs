@@ -2,7 +2,8 @@
 //!
 //! Guarantees
 //! - Every field of the Kubernetes version that the operator is built for is known. Of templates, `serviceAccount` (the
-//!   older name of `serviceAccountName`) and `ephemeralContainers` (which no template can have) are left out.
+//!   older name of `serviceAccountName`) and `ephemeralContainers` (which no template can have) are left out,
+//!   and of probes outside of templates `host`, by which the kubelet can be sent to any address.
 //! - In templates, no field is required, except the keys of lists. Every other field can be null, as templates render
 //!   empty values, and as a server-side apply stores an emptied object.
 //! - Lists that Kubernetes merges by keys have these keys, so that several managers can add items, and none is there
@@ -35,7 +36,13 @@ pub(crate) fn env_from(_: &mut SchemaGenerator) -> Schema {
 }
 
 pub(crate) fn probe(_: &mut SchemaGenerator) -> Schema {
-    whole("", of_kubernetes::<Probe>())
+    let mut schema = of_kubernetes::<Probe>();
+    for handler in ["httpGet", "tcpSocket"] {
+        // The kubelet would connect to another host from the node's network.
+        let fields = schema["properties"][handler]["properties"].as_object_mut();
+        fields.into_iter().for_each(|fields| drop(fields.remove("host")));
+    }
+    whole("", schema)
 }
 
 pub(crate) fn strategy(_: &mut SchemaGenerator) -> Schema {

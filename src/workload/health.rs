@@ -355,6 +355,9 @@ impl Health {
                     None => of(Level::Degraded, Reason::ApiError, unanswered(problem)),
                 }
             }
+            Problem::Custom { reason, message, .. } if *reason == Reason::Invalid.as_str() => {
+                of(Level::Stalled, Reason::Invalid, message.clone())
+            }
             _ => of(Level::Degraded, Reason::ApiError, problem.to_string()),
         }
     }

@@ -45,11 +45,20 @@ pub(crate) fn set(field: &str, value: &Value) -> Option<Value> {
                 set(field, value).map(|value| (name.clone(), value))
             });
             let fields: Map<String, Value> = fields.collect();
+            // An empty source is not the same as none: the API server refuses it.
+            if field == "valueFrom" && fields.is_empty() && is_there(value) {
+                return Some(value.clone());
+            }
             let selects_all = field.ends_with("Selector") && field != "nodeSelector";
             (!fields.is_empty() || selects_all).then_some(Value::Object(fields))
         }
         other => Some(other.clone()),
     }
+}
+
+/// Returns whether an object has a field that is not null.
+fn is_there(value: &Value) -> bool {
+    value.as_object().into_iter().flatten().any(|(_, value)| !value.is_null())
 }
 
 /// Merges what is set in `over`, the value of `field`, over `base`.

@@ -55,9 +55,9 @@ pub struct Container {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ProbeTimes {
-    initial_delay_seconds: Option<u64>,
-    period_seconds: Option<u64>,
-    failure_threshold: Option<u64>,
+    initial_delay_seconds: Option<i64>,
+    period_seconds: Option<i64>,
+    failure_threshold: Option<i64>,
 }
 
 /// `spec.selector`.
@@ -69,7 +69,7 @@ pub struct Selector {
 }
 
 /// Upper bound of the startup time that probes add: a day.
-const MOST_SECONDS: u64 = 86_400;
+const MOST_SECONDS: i64 = 86_400;
 
 // === impl PodTemplate ===
 
@@ -90,8 +90,8 @@ impl PodTemplate {
         let longest = self.spec.containers.iter().map(starting).max().unwrap_or(0);
         // One of these starts after the other, and all before the containers.
         let sidecars = self.spec.init_containers.iter().filter(|it| it.restart_policy == "Always");
-        let all = sidecars.map(starting).fold(longest, u64::saturating_add);
-        Duration::from_secs(all.min(MOST_SECONDS))
+        let all = sidecars.map(starting).fold(longest, i64::saturating_add);
+        Duration::from_secs(all.clamp(0, MOST_SECONDS).unsigned_abs())
     }
 }
 
@@ -181,16 +181,22 @@ fn loosen(pod: &mut Value, over: &Value) {
 /// in addition to an empty value, and the source takes precedence.
 pub(crate) fn unwanted_sources(wanted: &Value, stored: &Value, foreign: Foreign<'_>) -> Vec<Value> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
-    let containers = |spec: &Value| list(&spec["template"]["spec"]["containers"]);
-    let wanted = containers(wanted);
+    let containers = |spec: &Value| {
+        let of = |field: &'static str| {
+            let all = list(&spec["template"]["spec"][field]).into_iter().enumerate();
+            all.map(move |(at, container)| (format!("{field}/{at}"), container))
+        };
+        of("containers").chain(of("initContainers"))
+    };
     let mut operations = Vec::new();
-    for (at, container) in containers(stored).iter().enumerate() {
-        let Some(wanted) = wanted.iter().find(|wanted| wanted["name"] == container["name"]) else {
+    for (at, container) in containers(stored) {
+        let mut wanted = containers(wanted).map(|(_, wanted)| wanted);
+        let Some(wanted) = wanted.find(|wanted| wanted["name"] == container["name"]) else {
             continue;
         };
         let values = list(&wanted["env"]);
         for (number, variable) in list(&container["env"]).iter().enumerate() {
-            let path = format!("/spec/template/spec/containers/{at}/env/{number}/valueFrom");
+            let path = format!("/spec/template/spec/{at}/env/{number}/valueFrom");
             let is_wanted =
                 |value: &Value| value["name"] == variable["name"] && value["valueFrom"].is_null();
             let is_unwanted = !variable["valueFrom"].is_null() && values.iter().any(is_wanted);
@@ -213,6 +219,27 @@ pub(crate) fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
     };
     let fields = fields.into_iter().filter(|(_, value)| is_set(value));
     fields.map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// Returns why a probe would never run: its port is a name that no port of its container has. Kubernetes accepts such a
+/// pod.
+pub(crate) fn unknown_port(template: &Value) -> Option<String> {
+    let lists = ["containers", "initContainers"].map(|list| template["spec"][list].as_array());
+    lists.into_iter().flatten().flatten().find_map(|container| {
+        let ports = container["ports"].as_array().into_iter().flatten();
+        let names: Vec<&str> = ports.filter_map(|port| port["name"].as_str()).collect();
+        let unknown = |probe: &str| {
+            let handlers = ["httpGet", "tcpSocket"].map(|it| container[probe][it]["port"].as_str());
+            let port = handlers.into_iter().flatten().find(|port| !names.contains(port))?;
+            let name = container["name"].as_str().unwrap_or_default();
+            let known = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            Some(format!(
+                "The port {port} of the {probe} is no name of a port of container {name} (it has {known}). Use the number, \
+                 or name the port in `podTemplate`"
+            ))
+        };
+        ["readinessProbe", "livenessProbe", "startupProbe"].into_iter().find_map(unknown)
+    })
 }
 
 /// Returns a probe as the API server stores it: it replaces a 0 by the default.
@@ -263,5 +290,20 @@ mod tests {
         let labels = of(json!({"metadata": {"labels": foreign}}));
         let found = ["a", "app", "app.example.com/v1", "tier"].map(|key| labels[key].as_str());
         assert_eq!(found, [Some("b"), Some("memcached"), None, Some("web")]);
+    }
+
+    #[test]
+    fn a_probe_of_an_unknown_port_is_named() {
+        let with = |ports: Value, port: Value| {
+            let probe = json!({"httpGet": {"port": port}});
+            let container = json!({"name": "shop", "ports": ports, "livenessProbe": probe});
+            unknown_port(&json!({"spec": {"containers": [container]}}))
+        };
+        let web = json!([{"name": "web", "containerPort": 80}]);
+        assert_eq!(with(web.clone(), json!("web")), None);
+        assert_eq!(with(json!(null), json!(80)), None);
+        let message = with(web, json!("http")).unwrap();
+        assert!(message.starts_with("The port http of the livenessProbe"), "{message}");
+        assert!(message.contains("(it has web)"), "{message}");
     }
 }

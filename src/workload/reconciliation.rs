@@ -14,6 +14,7 @@ use super::condition::{Status, Time, Type};
 use super::custom_resource::Custom;
 use super::health::{Health, Workload};
 use super::observer::{Inputs, Observer, earlier};
+use super::pod_template::unknown_port;
 use super::progress::completed;
 use super::reason::Reason;
 use crate::client;
@@ -97,7 +98,11 @@ impl<'a, V: Custom, S: Workload> Reconciliation<'a, V, S> {
         &mut self,
         desired: &Desired<S>,
     ) -> Result<Option<Arc<Child<S>>>, Problem> {
-        match desired.ensure(self.cx).await {
+        let ensured = match unknown_port(&desired.spec["template"]) {
+            Some(why) => Err(Problem::terminal(Reason::Invalid.as_str(), why)),
+            None => desired.ensure(self.cx).await,
+        };
+        match ensured {
             Ok(workload) => {
                 self.workload = Some(workload.clone());
                 (self.is_applied, self.is_as_desired) = (true, true);

@@ -355,11 +355,14 @@ async fn additions_to_a_value_that_is_set_as_a_whole_are_reverted() {
     let key = json!({"name": "settings", "key": "level"});
     let spec = json!({"image": "shop:1", "replicas": 0,
         "envs": [{"name": "LEVEL", "valueFrom": {"configMapKeyRef": key}}],
+        "envFrom": [{"configMapRef": {"name": "settings", "optional": true}}, {"secretRef": {"name": "a"}}],
         "podTemplate": {"spec": {"tolerations": [{"key": "dedicated", "operator": "Exists"}]}}});
     world.create(APP, json!({"metadata": {"name": "shop"}, "spec": spec})).await.unwrap();
     world.until(APP, "shop", is_ready).await;
     for (path, value) in [
         (format!("{CONTAINER}/env/0/valueFrom/configMapKeyRef/optional"), json!(true)),
+        (format!("{CONTAINER}/envFrom/0/prefix"), json!("X_")),
+        (format!("{CONTAINER}/envFrom/1/secretRef/optional"), json!(true)),
         ("/spec/template/spec/tolerations/0/effect".to_owned(), json!("NoSchedule")),
     ] {
         let added = json!([add(path.clone(), value)]).to_string();

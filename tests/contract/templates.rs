@@ -88,17 +88,11 @@ async fn workloads_as_people_run_them_can_be_written() {
     assert!(writes.values().all(|number| *number == 1), "no second write: {writes:?}");
 }
 
-/// What Kubernetes itself refuses in an owned object is reported with its cause, and heals with the next change.
-#[tokio::test(flavor = "multi_thread")]
-async fn what_the_api_server_refuses_in_a_child_is_reported() {
-    let world = World::new("templates-refused", "privileged").await;
-    let _operator = world.start_operator().await;
+/// Specs that the schema accepts and Kubernetes does not, each with the cause.
+fn refused() -> Vec<(Value, &'static str)> {
     let with = |pod: Value| json!({"podTemplate": {"spec": pod}});
-    let object = json!({"metadata": {"name": "shop"}, "spec": {"image": "shop:1"}});
-    world.create(APP, object).await.unwrap();
-    world.until(DEPLOYMENT, "shop", |_| true).await;
     let source = json!({"fieldRef": {"fieldPath": "metadata.name"}});
-    for (spec, cause) in [
+    vec![
         (with(json!({"containers": [{"name": "proxy"}]})), "image: Required value"),
         (
             with(
@@ -124,11 +118,35 @@ async fn what_the_api_server_refuses_in_a_child_is_reported() {
             json!({"readinessProbe": {"tcpSocket": {"port": 80}, "httpGet": {"port": 80}}}),
             "more than 1 handler type",
         ),
+        (json!({"strategy": {"type": "recreate"}}), "Unsupported value"),
+        (
+            json!({"livenessProbe": {"tcpSocket": {"port": 80}, "initialDelaySeconds": -1}}),
+            "must be greater than or equal to 0",
+        ),
+        (
+            json!({"envs": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "", "key": ""}}}]}),
+            "secretKeyRef.key: Required value",
+        ),
+        (
+            json!({"ports": [{"name": "http", "port": 80}], "livenessProbe": {"tcpSocket": {"port": "http"}}}),
+            "The port http of the livenessProbe is no name of a port of container shop (it has none)",
+        ),
         (
             json!({"envs": [{"name": "A", "value": "a", "valueFrom": source}]}),
             "may not be specified when `value` is not empty",
         ),
-    ] {
+    ]
+}
+
+/// What Kubernetes itself refuses in an owned object is reported with its cause, and heals with the next change.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_api_server_refuses_in_a_child_is_reported() {
+    let world = World::new("templates-refused", "privileged").await;
+    let _operator = world.start_operator().await;
+    let object = json!({"metadata": {"name": "shop"}, "spec": {"image": "shop:1"}});
+    world.create(APP, object).await.unwrap();
+    world.until(DEPLOYMENT, "shop", |_| true).await;
+    for (spec, cause) in refused() {
         world.patch(APP, "shop", json!({"spec": spec})).await.unwrap();
         let message = world.until_condition(APP, "shop", "Stalled", ("True", "Invalid")).await;
         assert!(message.contains(cause), "{message}");

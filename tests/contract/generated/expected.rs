@@ -40,7 +40,6 @@ fn without_zeros(spec: &Value) -> Value {
         "threads",
         "maxUnavailable",
         "minReadySeconds",
-        "preStopSleepSeconds",
         "targetPort",
         "nodePort",
         "initialDelaySeconds",

@@ -182,9 +182,12 @@ pub(super) fn deviations(wanted: &Value, observed: &Value) -> Vec<(String, Value
 /// list), such as a selector: an additional entry selects other objects, so it is a difference. Maps that the API server
 /// completes with defaults, such as `fieldRef`, are not among them.
 pub(super) fn is_atomic_map(at: &Place<'_>) -> bool {
-    const ATOMIC: [&str; 4] = ["matchLabels", "selector", "configMapKeyRef", "secretKeyRef"];
+    const ATOMIC: [&str; 6] =
+        ["matchLabels", "selector", "configMapKeyRef", "secretKeyRef", "configMapRef", "secretRef"];
     let within = at.within.map_or("", |within| within.name);
-    ATOMIC.contains(&at.name) || at.name.ends_with("Selector") || within == "tolerations"
+    ATOMIC.contains(&at.name)
+        || at.name.ends_with("Selector")
+        || matches!(within, "tolerations" | "envFrom")
 }
 
 fn is_empty(value: &Value) -> bool {
@@ -214,9 +217,13 @@ const UNSET_IF_ZERO: [&str; 3] = ["initialDelaySeconds", "hostPort", "nodePort"]
 fn compare(found: &mut Vec<(String, Value)>, at: &Place<'_>, wanted: &Value, observed: &Value) {
     match (wanted, observed) {
         (Value::Object(wanted), Value::Object(_) | Value::Null) => {
+            let within = at.within.map_or("", |within| within.name);
             // The API server drops the empty value of a variable. A source would give it another one.
             let is_dropped = |field: &str, wanted: &Value| {
-                field == "value" && *wanted == "" && observed["valueFrom"].is_null()
+                within == "env"
+                    && field == "value"
+                    && *wanted == ""
+                    && observed["valueFrom"].is_null()
             };
             for (field, wanted) in wanted {
                 if is_dropped(field, wanted) && observed[field.as_str()].is_null() {
@@ -491,6 +498,7 @@ mod tests {
         assert_eq!(difference(&limits(json!(1)), &limits(json!("1"))), None);
         assert!(difference(&limits(json!("1")), &limits(json!("2"))).is_some());
         assert!(difference(&json!({"args": "0.5"}), &json!({"args": "500m"})).is_some());
+        assert!(difference(&json!({"data": {"value": ""}}), &json!({"data": {}})).is_some());
         let variable = json!({"env": [{"name": "A", "value": ""}]});
         assert_eq!(difference(&variable, &json!({"env": [{"name": "A"}]})), None);
         for other in [json!({"name": "A", "valueFrom": {}}), json!({"name": "A", "value": "1"})] {
