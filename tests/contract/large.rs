@@ -9,7 +9,7 @@ use crate::control_plane::ControlPlane;
 use crate::operator_process::OperatorProcess;
 use crate::world::{APP, DEPLOYMENT, World, is_ready};
 
-/// The longest value that the CRD of [`unbounded`] accepts.
+/// Length of a value.
 const VALUE: usize = 128 << 10;
 /// Number of pauses that are waited for. They begin at 5 ms and double, so the last is 2.5 s.
 const TRIES: usize = 10;
@@ -24,44 +24,11 @@ fn app(name: &str, bytes: usize) -> Value {
     json!({"metadata": {"name": name}, "spec": {"image": "a:1", "replicas": 1, "envs": envs}})
 }
 
-/// A control plane on which Apps can be larger than our CRD allows, like objects without an upper bound.
-async fn unbounded() -> &'static ControlPlane {
-    let plane = ControlPlane::of_this_test(|| ControlPlane::private("large")).await;
-    let envs = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/envs";
-    let patch = json!([
-        {"op": "remove", "path": format!("{envs}/x-kubernetes-validations")},
-        {"op": "replace", "path": format!("{envs}/items/properties/value/maxLength"), "value": VALUE},
-    ]);
-    let (name, patch) = ("apps.app.example.com", patch.to_string());
-    plane.kubectl(&["patch", "crd", name, "--type=json", "-p", &patch]);
-    plane
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_largest_app_is_far_below_a_megabyte() {
-    let (world, _operator) = World::with_operator_at("largest", "baseline").await;
-    // In UTF-8 each of these characters has four bytes.
-    let valued = |number: usize| json!({"name": format!("V{number:0>255}"), "value": "\u{1F600}".repeat(512)});
-    let referring = |number: usize| {
-        let key = json!({"name": "n".repeat(253), "key": "k".repeat(253)});
-        json!({"name": format!("R{number:0>255}"), "valueFrom": {"configMapKeyRef": key}})
-    };
-    let envs: Vec<Value> = (0..128).flat_map(|n| [valued(n), referring(n)]).collect();
-    let large = json!({"metadata": {"name": "large"}, "spec": {"image": "a:1", "envs": envs}});
-    world.create(APP, large.clone()).await.unwrap();
-    let stored = world.until(APP, "large", is_ready).await;
-    let bytes = stored.to_string().len();
-    assert!(bytes < 700_000, "{bytes}");
-    let mut larger = large;
-    larger["spec"]["envs"][0]["value"] = json!("x".repeat(513));
-    let refused = world.dry_run(APP, larger).await.unwrap_err();
-    assert!(refused.contains("at most 65536 characters of values in total"), "{refused}");
-}
-
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes: cargo test --test contract -- --ignored"]
 async fn large_objects_work_up_to_the_limit_of_etcd() {
-    let world = World::on(unbounded().await, "large", "baseline").await;
+    let plane = ControlPlane::of_this_test(|| ControlPlane::private("large")).await;
+    let world = World::on(plane, "large", "baseline").await;
     let mut operator = world.start_operator().await;
     world.create(APP, app("large", 1_250_000)).await.unwrap();
     world.until(APP, "large", is_ready).await;
