@@ -264,6 +264,7 @@ fn reduced(meta: Meta<Own>) -> Meta<Own> {
             kind: possible(owner.kind),
             name: possible(owner.name),
             uid: Uid::NONE,
+            block_owner_deletion: false,
         })
     });
     let mut kept = Meta::named(meta.key);

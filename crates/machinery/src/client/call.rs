@@ -32,8 +32,6 @@ const MAX_ERROR: usize = 256 << 10;
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<Shared>,
-    /// The kind of views whose kind is known only at run time.
-    kind: Option<Kind>,
     /// Set after each successful write, if requested.
     has_written: Option<Arc<AtomicBool>>,
 }
@@ -134,12 +132,7 @@ impl Client {
     fn over(wire: HttpService, endpoint: Option<Endpoint>, options: Options) -> Client {
         let shared = Shared { wire, endpoint, options, warnings: Warnings::default() };
         let shared = Arc::new(shared);
-        Client { shared, kind: None, has_written: None }
-    }
-
-    /// Returns the same client with this kind for views whose kind is known only at run time ([`Kind::RUNTIME`]).
-    pub fn of(&self, kind: Kind) -> Client {
-        Client { kind: Some(kind), ..self.clone() }
+        Client { shared, has_written: None }
     }
 
     /// Returns the same client, but one that records its writes and those of its clones.
@@ -159,17 +152,12 @@ impl Client {
         }
     }
 
-    /// Returns the kind of `V`.
-    pub(crate) fn kind<V: Resource>(&self) -> Kind {
-        if V::kind() == Kind::RUNTIME { self.kind.unwrap_or(Kind::RUNTIME) } else { V::kind() }
-    }
-
     /// Gets one object with a quorum read.
     ///
     /// # Errors
     /// [`Error::is_not_found`] if there is none; any other error of a call.
     pub async fn get<V: Resource>(&self, key: &ObjectKey) -> Result<V, Error> {
-        let kind = self.kind::<V>();
+        let kind = V::kind();
         let url = Url::object(&kind, key, None)?;
         let body = self.call("get", &kind, get(url, JSON)?).await?;
         decode(&body)

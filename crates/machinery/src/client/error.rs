@@ -216,11 +216,6 @@ impl Error {
         self.code() == Some(403)
     }
 
-    /// Returns whether the credentials were refused.
-    pub fn is_unauthorized(&self) -> bool {
-        self.code() == Some(401)
-    }
-
     /// Returns whether the object is invalid.
     pub fn is_invalid(&self) -> bool {
         self.code() == Some(422)

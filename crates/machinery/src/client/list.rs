@@ -69,7 +69,7 @@ impl Client {
     /// # Errors
     /// As [`Client::list`], and [`Error::Decode`] if the object does not fit its view.
     pub async fn find<V: Resource>(&self, key: &ObjectKey) -> Result<Option<V>, Error> {
-        let namespace = self.kind::<V>().namespaced.then(|| key.namespace().clone());
+        let namespace = V::kind().namespaced.then(|| key.namespace().clone());
         let fields = Some(by_name(key.name()));
         let scope = Scope { namespace, labels: None, fields };
         let mut found = None;
@@ -92,7 +92,7 @@ impl Client {
         page: &Page,
         each: impl FnMut(Result<V, Undecodable>) + Send,
     ) -> Result<PageEnd, Error> {
-        let kind = self.kind::<V>();
+        let kind = V::kind();
         let url = Url::list(&kind, scope, page)?;
         let mut observe = self.observe("list", &kind);
         let answer = self.open(get(url, accept)?, &mut observe).await?;

@@ -245,7 +245,6 @@ mod tests {
             let kind = Kind::named("example.com", name, "Thing", "things", true);
             assert!(Url::collection(&kind, None).is_err(), "version {name:?}");
         }
-        assert!(Url::collection(&Kind::RUNTIME, None).is_err());
         assert!(Url::object(&PODS, &ObjectKey::new("", "a"), None).is_err(), "no namespace");
         let url = Url::object(&PODS, &ObjectKey::new("ns", "a"), Some("status")).unwrap();
         assert_eq!(url.into_string(), "/api/v1/namespaces/ns/pods/a/status");

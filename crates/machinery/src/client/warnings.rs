@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use http::HeaderMap;
 use parking_lot::Mutex;
 
-use super::text::is_control;
+use super::text::one_line;
 
 /// Number of distinct warnings that are remembered. When it is reached, all are forgotten and can be logged again.
 const REMEMBERED: usize = 128;
@@ -47,21 +47,9 @@ impl Warnings {
 fn text(header: &[u8]) -> Option<Box<str>> {
     let header = String::from_utf8_lossy(header);
     let (_, quoted) = header.strip_prefix("299 ")?.split_once(" \"")?;
-    let mut text = String::new();
-    let mut characters = quoted.chars();
-    while let Some(character) = characters.next() {
-        match character {
-            '"' => break,
-            '\\' => text.extend(characters.next()),
-            other if is_control(other) => text.push(' '),
-            other => text.push(other),
-        }
-        if text.len() >= LONGEST {
-            text.push('…');
-            break;
-        }
-    }
-    Some(text.into())
+    let text = one_line(quoted.rsplit_once('"')?.0);
+    let shown = &text[..text.floor_char_boundary(LONGEST)];
+    Some(if shown.len() < text.len() { format!("{shown}…").into() } else { shown.into() })
 }
 
 #[cfg(test)]
@@ -72,7 +60,7 @@ mod tests {
     fn a_warning_is_logged_once() {
         let warnings = Warnings::default();
         let header = br#"299 - "v1 Foo is \"old\"""#;
-        assert_eq!(warnings.fresh(header).as_deref(), Some(r#"v1 Foo is "old""#));
+        assert_eq!(warnings.fresh(header).as_deref(), Some(r#"v1 Foo is \"old\""#));
         assert_eq!(warnings.fresh(header), None);
     }
 

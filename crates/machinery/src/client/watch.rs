@@ -40,7 +40,7 @@ impl Client {
         scope: &Scope,
         from: &WatchFrom,
     ) -> Result<Watch<V>, Error> {
-        let kind = self.kind::<V>();
+        let kind = V::kind();
         let url = Url::watch(&kind, scope, from)?;
         let accept = if from.metadata_only { METADATA } else { JSON };
         // From 1.37 on, the API server compresses each event separately, which few clients can read. An uncompressed

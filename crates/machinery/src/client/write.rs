@@ -36,7 +36,7 @@ impl Client {
         key: &ObjectKey,
         body: &(impl Serialize + Sync),
     ) -> Result<V, Error> {
-        let url = Url::collection(&self.kind::<V>(), Some(key.namespace()))?;
+        let url = Url::collection(&V::kind(), Some(key.namespace()))?;
         self.write("create", "POST", url, JSON, bytes(body)?).await
     }
 
@@ -51,7 +51,7 @@ impl Client {
         key: &ObjectKey,
         body: &(impl Serialize + Sync),
     ) -> Result<V, Error> {
-        let url = Url::object(&self.kind::<V>(), key, None)?.with("force", "true");
+        let url = Url::object(&V::kind(), key, None)?.with("force", "true");
         self.write("patch", "PATCH", url, APPLY, bytes(body)?).await
     }
 
@@ -65,7 +65,7 @@ impl Client {
         key: &ObjectKey,
         body: &(impl Serialize + Sync),
     ) -> Result<V, Error> {
-        let url = Url::object(&self.kind::<V>(), key, None)?;
+        let url = Url::object(&V::kind(), key, None)?;
         self.write("patch", "PATCH", url, APPLY, bytes(body)?).await
     }
 
@@ -79,7 +79,7 @@ impl Client {
         key: &ObjectKey,
         body: &(impl Serialize + Sync),
     ) -> Result<V, Error> {
-        let url = Url::object(&self.kind::<V>(), key, None)?;
+        let url = Url::object(&V::kind(), key, None)?;
         self.write("update", "PUT", url, JSON, bytes(body)?).await
     }
 
@@ -88,7 +88,7 @@ impl Client {
     /// # Errors
     /// Any error of a write.
     pub async fn scale<V: Resource>(&self, key: &ObjectKey, replicas: u32) -> Result<(), Error> {
-        let kind = self.kind::<V>();
+        let kind = V::kind();
         let url = Url::object(&kind, key, Some("scale"))?;
         let url = url.with("fieldManager", &self.options().field_manager);
         let body = json!({"spec": {"replicas": replicas}});
@@ -111,7 +111,7 @@ impl Client {
         };
         meta.remove("uid");
         meta.insert("resourceVersion".to_owned(), "1".into());
-        let url = Url::object(&self.kind::<V>(), key, None)?.with("force", "true");
+        let url = Url::object(&V::kind(), key, None)?.with("force", "true");
         self.write("patch", "PATCH", url, APPLY, bytes(&body)?).await
     }
 
@@ -124,7 +124,7 @@ impl Client {
         key: &ObjectKey,
         body: &(impl Serialize + Sync),
     ) -> Result<V, Error> {
-        let url = Url::object(&self.kind::<V>(), key, None)?;
+        let url = Url::object(&V::kind(), key, None)?;
         self.write("patch", "PATCH", url, MERGE, bytes(body)?).await
     }
 
@@ -137,7 +137,7 @@ impl Client {
         key: &ObjectKey,
         body: &(impl Serialize + Sync),
     ) -> Result<V, Error> {
-        let url = Url::object(&self.kind::<V>(), key, Some("status"))?;
+        let url = Url::object(&V::kind(), key, Some("status"))?;
         self.write("patch", "PATCH", url, MERGE, bytes(body)?).await
     }
 
@@ -150,7 +150,7 @@ impl Client {
         key: &ObjectKey,
         operations: &Value,
     ) -> Result<V, Error> {
-        let url = Url::object(&self.kind::<V>(), key, None)?;
+        let url = Url::object(&V::kind(), key, None)?;
         self.write("patch", "PATCH", url, JSON_PATCH, bytes(operations)?).await
     }
 
@@ -182,9 +182,9 @@ impl Client {
             // The API server ignores URL parameters if the body has options.
             body["dryRun"] = json!(["All"]);
         }
-        let url = Url::object(&self.kind::<V>(), key, None)?;
+        let url = Url::object(&V::kind(), key, None)?;
         let request = send("DELETE", url, JSON, bytes(&body)?)?;
-        let answer = self.gated("delete", &self.kind::<V>(), request).await?;
+        let answer = self.gated("delete", &V::kind(), request).await?;
         // If the object was deleted, the response is a Status or, for some kinds (`ReturnDeletedObject`: Services),
         // its last state; otherwise, the object marked for deletion.
         let left: Option<Value> = serde_json::from_slice(&answer).ok();
@@ -197,7 +197,7 @@ impl Client {
     /// # Errors
     /// Any error of a write.
     pub async fn delete_collection<V: Resource>(&self, scope: &Scope) -> Result<(), Error> {
-        let kind = self.kind::<V>();
+        let kind = V::kind();
         let mut body =
             json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"});
         if self.options().dry_run.is_some() {
@@ -217,7 +217,7 @@ impl Client {
     ) -> Result<V, Error> {
         let url = url.with("fieldManager", &self.options().field_manager);
         let request = send(method, url, kind, body)?;
-        decode(&self.gated(verb, &self.kind::<V>(), request).await?)
+        decode(&self.gated(verb, &V::kind(), request).await?)
     }
 
     /// Sends a permitted write.

@@ -138,6 +138,7 @@ mod tests {
             kind: kind.into(),
             name: name.into(),
             uid: Uid::NONE,
+            block_owner_deletion: true,
         });
         let mut meta = Meta::named(ObjectKey::new("ns", "child"));
         meta.owner = owner.map(Box::new);

@@ -285,7 +285,10 @@ mod tests {
         let row =
             |class, names: &[&Name]| FailureStreak::after(None, class, None, names, Instant::now());
         let key = |name: &str| ObjectKey::new("ns", name);
-        let name = |name: &str| Name { kind: crate::object::Kind::RUNTIME, key: key(name) };
+        let name = |name: &str| Name {
+            kind: crate::object::Kind::namespaced("", "v1", "Pod", "pods"),
+            key: key(name),
+        };
         let mut failing = Failing::default();
         failing.put(&key("a"), row(Class::Waiting, &[&name("w"), &name("x")]));
         failing.put(&key("a"), row(Class::Waiting, &[&name("w"), &name("x")]));

@@ -10,7 +10,7 @@ use super::correlate::{Correlator, Group, Verdict};
 use super::text;
 use crate::clock;
 use crate::identity::Identity;
-use crate::object::{InternedStr, Kind, ObjectKey, Resource, Uid};
+use crate::object::{InternedStr, ObjectKey, Resource, Uid};
 
 /// The type of an Event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -146,9 +146,8 @@ impl Dropped {
 // === impl Regarding ===
 
 impl Regarding {
-    /// Returns a reference to this object of a compile-time kind. For one of [`Kind::RUNTIME`], set the fields.
+    /// Returns a reference to this object.
     pub fn object<V: Resource>(object: &V) -> Regarding {
-        debug_assert!(V::kind() != Kind::RUNTIME, "an Event about no kind is shown nowhere");
         Regarding {
             api_version: V::kind().api_version().into(),
             kind: V::kind().kind.into(),

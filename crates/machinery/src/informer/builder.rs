@@ -1,11 +1,10 @@
 //! The builder of an informer.
 
-use std::any::type_name;
 use std::sync::Arc;
 
 use super::{BuildError, Informer};
 use crate::client::{Client, Scope};
-use crate::object::{InternedStr, Kind, Resource};
+use crate::object::{InternedStr, Resource};
 use crate::reflector::Observer;
 use crate::store::Index;
 
@@ -93,18 +92,10 @@ impl<V: Resource> Builder<V> {
 
     /// Returns why the informer cannot work, if so.
     pub(super) fn refused(&self) -> Option<BuildError> {
-        let kind = self.client.kind::<V>();
+        let kind = V::kind();
         let resource = || kind.resource();
-        if kind == Kind::RUNTIME {
-            let path = type_name::<V>();
-            let view = path.rsplit("::").next().unwrap_or(path);
-            return Some(BuildError::UnknownKind { view });
-        }
         if self.metadata_only && V::IS_WHOLE {
             return Some(BuildError::MetadataOfWhole { resource: resource() });
-        }
-        if self.indexes.iter().any(Index::is_by_unknown_controller) {
-            return Some(BuildError::UnknownController { resource: resource() });
         }
         if !kind.namespaced && !self.namespaces.is_empty() {
             return Some(BuildError::ClusterScoped { resource: resource() });

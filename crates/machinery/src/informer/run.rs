@@ -58,16 +58,6 @@ pub enum BuildError {
         /// `nodes`.
         resource: String,
     },
-    /// Neither its view nor its client has a kind.
-    #[error(
-        "the informer of {view} does not know its kind, which is known only at run time: build it \
-         with a client that does, `Informer::<{view}>::builder(client.of(kind))`, or, under a manager, \
-         declare a view whose kind is set at the start, `view!(Any: *KIND.get().unwrap())`"
-    )]
-    UnknownKind {
-        /// The view's type, `Dynamic`.
-        view: &'static str,
-    },
     /// It requests metadata only, and its type decodes whole objects.
     #[error(
         "the informer of {resource} requests metadata only, but `Typed` decodes whole objects: declare a view, a \
@@ -75,16 +65,6 @@ pub enum BuildError {
     )]
     MetadataOfWhole {
         /// `nodes`.
-        resource: String,
-    },
-    /// It has an index by controllers of a kind that is known only at run time, which would find nothing.
-    #[error(
-        "the informer of {resource} has an index by controllers whose kind is known only at run \
-         time, and which would find nothing: use `Index::new` with a function that compares the \
-         owner's kind"
-    )]
-    UnknownController {
-        /// `deployments.apps`.
         resource: String,
     },
     /// Two of its indexes have the same name.
@@ -125,7 +105,7 @@ impl<V> Clone for Informer<V> {
 impl<V: Resource> From<Builder<V>> for Informer<V> {
     fn from(builder: Builder<V>) -> Informer<V> {
         let handlers = Arc::new(Handlers::new());
-        let kind = builder.client.kind::<V>();
+        let kind = V::kind();
         let (refused, scopes) = (builder.refused(), builder.scopes());
         let mut stores = Vec::new();
         let (mut reflectors, mut health) = (Vec::new(), Vec::new());
@@ -327,7 +307,7 @@ impl<V: Resource> Informer<V> {
 mod tests {
     use super::*;
     use crate::client::Options;
-    use crate::object::{Dynamic, Kind, Meta};
+    use crate::object::{Kind, Meta};
     use crate::store::Index;
 
     #[derive(Debug, serde::Deserialize)]
@@ -367,17 +347,6 @@ mod tests {
             || Index::new("name", |node: &Node, each| each(node.metadata.key.name().clone()));
         let refusal = refusal(builder().index(index()).index(index())).await;
         assert!(refusal.contains("nodes") && refusal.contains("\"name\""), "{refusal}");
-    }
-
-    #[tokio::test]
-    async fn a_kind_that_nobody_names_is_refused() {
-        let unnamed = Informer::<Dynamic>::builder(client()).refused();
-        let why = unnamed.expect("it is refused").to_string();
-        assert!(why.contains("Informer::<Dynamic>::builder(client.of(kind))"), "{why}");
-        let named = Informer::<Dynamic>::builder(client().of(Node::kind()));
-        assert!(named.refused().is_none());
-        let index = Index::by_controller::<Dynamic>();
-        assert!(refusal(builder().index(index)).await.contains("would find nothing"));
     }
 
     #[test]

@@ -188,7 +188,10 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
     pub fn owns<C: Resource>(mut self) -> Self {
         if V::kind().namespaced && !C::kind().namespaced {
             let (controller, view) = (self.name, wiring::view::<C>());
-            self.faults.push(WiringError::OwnsClusterScoped { controller, view });
+            self.faults.push(WiringError(format!(
+                "the controller {controller} owns {view}, but its own kind is namespaced and that of {view} is not: the \
+                 garbage collector would delete such children; use `.watches::<{view}>(…)`"
+            )));
         }
         self.owns_once::<C>();
         self.owned.push(self.manager.declarations.own::<V, C>());
@@ -212,7 +215,10 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
     pub fn owns_labelled<C: Resource>(mut self, label: &'static str) -> Self {
         if !C::Keep::label(label) {
             let (controller, view) = (self.name, wiring::view::<C>());
-            self.faults.push(WiringError::LabelNotKept { controller, view, label });
+            self.faults.push(WiringError(format!(
+                "the controller {controller} owns {view} by the label {label:?}, which its view does not keep: use \
+                 `Meta<Everything>`, a `Keep` with this label, or `Typed`"
+            )));
         }
         // Unique, because several controllers can own a view by different labels.
         let mut index_of = |what: &str| {
@@ -266,7 +272,10 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
     fn owns_once<C: Resource>(&mut self) {
         if self.owned.contains(&TypeId::of::<C>()) {
             let (controller, view) = (self.name, wiring::view::<C>());
-            self.faults.push(WiringError::OwnsTwice { controller, view });
+            self.faults.push(WiringError(format!(
+                "the controller {controller} owns {view} twice: keep one of `.owns` and `.owns_labelled`, or declare a \
+                 second view of the kind"
+            )));
         }
     }
 
@@ -432,12 +441,19 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
                     "The name of the finalizer is not qualified; Kubernetes recommends a name such as \
                      example.com/{finalizer}"
                 ),
-                false => self.faults.push(WiringError::Finalizer { controller, finalizer }),
+                // The API server refuses it.
+                false => self.faults.push(WiringError(format!(
+                    "the controller {controller} has a finalizer {finalizer:?}: its name must be qualified, \
+                     `.finalizer(\"example.com/{controller}\", …)`"
+                ))),
             }
         }
         if let Some(first) = &self.finalizer {
             let (controller, first) = (self.name, first.name());
-            self.faults.push(WiringError::SecondFinalizer { controller, first, second: name });
+            self.faults.push(WiringError(format!(
+                "the controller {controller} has the finalizers {first:?} and {name:?}: declare one, whose cleanup does \
+                 both"
+            )));
         }
         self.finalizer = Some(Finalizer::new(name, is_always, cleanup));
         self
@@ -465,11 +481,18 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
         P: Future<Output = Result<Action, E>> + Send + 'static,
         E: Into<Problem> + 'static,
     {
+        let controller = self.name;
         if self.is_on_standbys && (self.finalizer.is_some() || !self.owned.is_empty()) {
-            self.faults.push(WiringError::WritesOnStandbys { controller: self.name });
+            self.faults.push(WiringError(format!(
+                "the controller {controller} is `.also_on_standbys()`, but owns objects or has a finalizer: writes are \
+                 refused there; let another controller write"
+            )));
         }
         if !self.labelled.is_empty() && self.finalizer.is_none() {
-            self.faults.push(WiringError::NothingDeletes { controller: self.name });
+            self.faults.push(WiringError(format!(
+                "the controller {controller} owns objects by a label, which the garbage collector does not delete: add \
+                 `.finalizer(\"example.com/{controller}\", async |_, cx| cx.prune::<VIEW>(|_| false).await)`"
+            )));
         }
         let declared = self.declared_for_reconciles();
         let functions = Functions {
@@ -506,8 +529,12 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
         ];
         let controller = self.name;
         let unused = unused.into_iter().filter(|(_, is_declared)| *is_declared);
-        let unused = unused.map(|(declaration, _)| WiringError::Unused { controller, declaration });
-        self.faults.extend(unused);
+        self.faults.extend(unused.map(|(declaration, _)| {
+            WiringError(format!(
+                "the controller {controller} declares `.{declaration}(…)`, which only `.reconcile(…)` and `.run(…)` use: \
+                 remove it and do it in the reconciler"
+            ))
+        }));
         self.handlers.record_nothing();
         self.add(make)
     }
@@ -518,7 +545,12 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
     ) -> Manager {
         let controller = self.name;
         let idle = self.handlers.filters_of_nothing();
-        self.faults.extend(idle.map(|view| WiringError::FilterOfNothing { controller, view }));
+        self.faults.extend(idle.map(|view| {
+            WiringError(format!(
+                "the controller {controller} has a `.filter::<{view}>(…)`, but no change of {view} enqueues anything: add \
+                 `.owns::<{view}>()`, `.watches::<{view}>(…)` or `.refers::<{view}>(…)`, or remove the filter"
+            ))
+        }));
         let ControllerBuilder { mut manager, name, options, declared, mut handlers, .. } = self;
         let (is_on_standbys, endings, faults) = (self.is_on_standbys, self.endings, self.faults);
         let declared: Arc<[TypeId]> = declared.into();

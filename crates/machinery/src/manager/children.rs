@@ -484,7 +484,11 @@ impl<V: Resource, D> Context<V, D> {
     pub(super) fn children<C: Resource>(&self) -> Result<Store<C>, Problem> {
         if !self.controller.owned.contains(&TypeId::of::<C>()) {
             let (controller, view) = (self.controller.parts.controller(), view::<C>());
-            return Err(WiringError::NotOwned { controller, view }.into());
+            return Err(WiringError(format!(
+                "the controller {controller} calls `ensure` for {view} without declaring it, so changes to these objects \
+                 would not trigger a reconcile: add `.owns::<{view}>()`"
+            ))
+            .into());
         }
         self.store::<C>()
     }

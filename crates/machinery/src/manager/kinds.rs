@@ -245,11 +245,21 @@ impl Informers {
             let names: Vec<_> = names.map(|(name, _)| *name).collect();
             let of_program = informer.is_of_program();
             if let (Some(view), true) = (of_program, names.is_empty()) {
-                return Some(WiringError::InformerOfNothing { view });
+                return Some(WiringError(format!(
+                    "`Manager::informer` adjusts the informer of {view}, which no controller declares: declare it, such \
+                     as with `.reads::<{view}>()`, or remove the call"
+                )));
             }
             let view = informer.is_narrowed()?;
             let is_unexpected = names.len() > 1 || of_program.is_some();
-            is_unexpected.then(|| WiringError::Narrowed { view, controllers: names.join(", ") })
+            is_unexpected.then(|| {
+                WiringError(format!(
+                    "the controllers {} read one informer of {view}, and one of them has it select objects or fields \
+                     with `.informer::<{view}>(…)`: if all are to see these objects only, call `Manager::informer` in \
+                     its place; else declare a second view type of the kind for that one",
+                    names.join(", ")
+                ))
+            })
         };
         self.0.iter().filter_map(of_informer).collect()
     }
@@ -321,7 +331,7 @@ impl ControllerDeps {
     /// Returns the store of a declared view.
     ///
     /// # Errors
-    /// [`WiringError::NotDeclared`] if the controller does not declare it.
+    /// A [`WiringError`] if the controller does not declare it.
     pub fn store<R: Resource>(&self) -> Result<Store<R>, WiringError> {
         self.informer().map(Informer::store)
     }
@@ -333,10 +343,13 @@ impl ControllerDeps {
 
     pub(super) fn informer<R: Resource>(&self) -> Result<&Informer<R>, WiringError> {
         let declared = self.declared.contains(&TypeId::of::<R>());
-        declared
-            .then(|| self.informers.get())
-            .flatten()
-            .ok_or(WiringError::NotDeclared { controller: self.controller, view: view::<R>() })
+        declared.then(|| self.informers.get()).flatten().ok_or_else(|| {
+            let (controller, view) = (self.controller, view::<R>());
+            WiringError(format!(
+                "the controller {controller} reads {view} but does not declare it: add `.reads::<{view}>()`, \
+                 `.owns::<{view}>()` or `.watches::<{view}>(…)`"
+            ))
+        })
     }
 }
 

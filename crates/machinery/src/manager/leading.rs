@@ -164,7 +164,11 @@ impl Lease {
         });
         match namespace {
             Some(namespace) => Ok(ObjectKey::new(namespace, self.name.clone())),
-            None => Err(WiringError::LeaseNamespace(self.name.to_string())),
+            None => Err(WiringError(format!(
+                "the namespace of the Lease {0} is not known outside of a pod: add \
+                 `.leader_election(Lease::named({0:?}).namespace(\"…\"))`",
+                self.name.as_str()
+            ))),
         }
     }
 }

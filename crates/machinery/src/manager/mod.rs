@@ -408,7 +408,10 @@ impl Manager {
         let mut faults = wiring::of_names(&names);
         let group = self.client.identity.group();
         if !group.is_empty() && !wiring::is_dns_name(group) {
-            faults.push(WiringError::Group(group));
+            faults.push(WiringError(format!(
+                "the program's group {group:?} is no DNS name, so that every Event would be refused: use one such as \
+                 `Identity::new(\"website\", \"example.com\")`"
+            )));
         }
         faults.extend(self.controllers.iter().flat_map(|controller| controller.faults.clone()));
         if faults.is_empty() { Ok(()) } else { Err(Error::Wiring(faults)) }

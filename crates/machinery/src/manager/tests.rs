@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use self::server::Server;
 use super::*;
 use crate::controller::{Action, Class, Problem, Reconciler};
-use crate::object::{Dynamic, Keep, Kind, Meta, Nothing, ObjectKey, Typed};
+use crate::object::{Keep, Kind, Meta, Nothing, ObjectKey, Typed};
 use crate::store::{Delta, Index};
 use tokio::time::{Instant, sleep};
 
@@ -133,22 +133,6 @@ async fn metadata_only_is_refused_for_types_that_decode_complete_objects() {
         why.contains("configmaps requests metadata only") && why.contains("declare a view"),
         "{why}"
     );
-}
-
-#[tokio::test]
-async fn an_unknown_runtime_kind_is_refused_with_an_instruction() {
-    async fn any(_: Arc<Dynamic>, _: Context<Dynamic>) -> Result<Action, Problem> {
-        Ok(Action::Done)
-    }
-    let mut refusals = Vec::new();
-    refusals.push(refused(Manager::new("test").controller::<Dynamic>().reconcile(any)).await);
-    let controller = || Manager::new("test").controller::<Site>();
-    refusals.push(refused(controller().owns::<Dynamic>().reconcile(nothing)).await);
-    let watches = controller().watches::<Dynamic>(|_| Vec::new());
-    refusals.push(refused(watches.reconcile(nothing)).await);
-    for why in refusals {
-        assert!(why.contains("view!(Any: *KIND.get().unwrap())"), "{why}");
-    }
 }
 
 #[tokio::test]

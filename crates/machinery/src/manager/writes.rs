@@ -146,14 +146,14 @@ impl<V: Resource, D> Context<V, D> {
     /// `ErrUnnamed` if the kind is namespaced and `scope` names no namespace; all errors of a write.
     pub async fn delete_all<C: Resource>(&self, scope: &Scope) -> Result<(), Problem> {
         let key = ObjectKey::new(scope.namespace.clone().unwrap_or_default(), "");
-        namespaced(&self.client().kind::<C>(), &key)?;
+        namespaced(&C::kind(), &key)?;
         let deleted = self.client().delete_collection::<C>(scope).await;
         deleted.map_err(|error| failed::<C>("delete all", &key, error))
     }
 
     /// Returns the key and the body of an object of kind `C`.
     fn body<C: Resource>(&self, object: &impl Serialize) -> Result<(ObjectKey, Value), Problem> {
-        let (mut body, kind) = (json_of(object)?, self.client().kind::<C>());
+        let (mut body, kind) = (json_of(object)?, C::kind());
         if !body["metadata"].is_object() {
             let what = format!("a {} to be written has no metadata", kind.kind);
             return Err(Problem::terminal("ErrUnnamed", what));

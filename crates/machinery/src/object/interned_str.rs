@@ -7,10 +7,11 @@ use std::ops::Deref;
 use std::sync::LazyLock;
 
 use arcstr::ArcStr;
-use serde::de::{Deserialize, Deserializer, Error, Visitor};
+use serde::de::{Deserialize, Deserializer};
 use serde::ser::{Serialize, Serializer};
 
 use super::interner::Interner;
+use super::visit_text;
 
 static INTERNED: LazyLock<Interner<ArcStr>> = LazyLock::new(Interner::new);
 
@@ -138,20 +139,8 @@ impl Serialize for InternedStr {
 
 impl<'de> Deserialize<'de> for InternedStr {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<InternedStr, D::Error> {
-        struct Interning;
-
-        impl Visitor<'_> for Interning {
-            type Value = InternedStr;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string")
-            }
-            // Borrowed or not, this reads the parser's buffer: a string that is already interned needs no
-            // allocation.
-            fn visit_str<E: Error>(self, text: &str) -> Result<InternedStr, E> {
-                Ok(InternedStr::new(text))
-            }
-        }
-        deserializer.deserialize_str(Interning)
+        // A string that is already interned needs no allocation.
+        visit_text(deserializer, "a string", |text| Ok(InternedStr::new(text)))
     }
 }
 

@@ -1,8 +1,9 @@
 //! Labels and annotations.
 
+use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use thin_vec::ThinVec;
 
@@ -33,11 +34,6 @@ impl Labels {
     /// Returns whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
-    }
-
-    /// Returns whether every pair of `self` is in `other`.
-    pub fn is_subset_of(&self, other: &Labels) -> bool {
-        self.iter().all(|(key, value)| other.get(key) == Some(value))
     }
 
     /// Decodes a JSON object, keeping the keys that `keep` accepts. `null` is empty.
@@ -81,8 +77,10 @@ impl<'de> Deserialize<'de> for Labels {
 }
 
 /// Visits the map, and interns only keys that are kept.
-#[derive(Clone, Copy)]
 struct Kept(fn(&str) -> bool);
+
+#[derive(serde::Deserialize)]
+struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
 
 impl<'de> Visitor<'de> for Kept {
     type Value = Labels;
@@ -105,35 +103,14 @@ impl<'de> Visitor<'de> for Kept {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Labels, A::Error> {
         let mut kept: Vec<(InternedStr, InternedStr)> = Vec::new();
-        while let Some(key) = map.next_key_seed(self)? {
-            match key {
-                Some(key) => kept.push((key, map.next_value()?)),
-                None => drop(map.next_value::<serde::de::IgnoredAny>()?),
+        while let Some(Key(key)) = map.next_key()? {
+            if (self.0)(&key) {
+                kept.push((InternedStr::new(&key), map.next_value()?));
+            } else {
+                map.next_value::<serde::de::IgnoredAny>()?;
             }
         }
         Ok(kept.into_iter().collect())
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for Kept {
-    type Value = Option<InternedStr>;
-
-    fn deserialize<D: Deserializer<'de>>(
-        self,
-        deserializer: D,
-    ) -> Result<Option<InternedStr>, D::Error> {
-        struct Key(fn(&str) -> bool);
-
-        impl Visitor<'_> for Key {
-            type Value = Option<InternedStr>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string")
-            }
-            fn visit_str<E: Error>(self, key: &str) -> Result<Option<InternedStr>, E> {
-                Ok((self.0)(key).then(|| InternedStr::new(key)))
-            }
-        }
-        deserializer.deserialize_str(Key(self.0))
     }
 }
 

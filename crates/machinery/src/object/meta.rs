@@ -5,11 +5,11 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use jiff::Timestamp;
-use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use thin_vec::ThinVec;
 
-use super::{InternedStr, Labels, ObjectKey, ResourceVersion, Uid};
+use super::{InternedStr, Labels, ObjectKey, ResourceVersion, Uid, visit_text};
 
 /// Selects the labels and annotations that a view keeps. The others are skipped while parsing. The two annotations
 /// that `Context::ensure` writes are always kept.
@@ -47,6 +47,8 @@ pub struct Owner {
     /// UID is not a UUID: users write these references, and the API server only requires a non-empty field
     /// (`validateOwnerReference`).
     pub uid: Uid,
+    /// True if a foreground deletion of the owner waits for this object.
+    pub block_owner_deletion: bool,
 }
 
 /// `metadata`, reduced to what controllers use.
@@ -69,8 +71,6 @@ pub struct Meta<K = Nothing> {
     pub(super) deleted: Seconds,
     /// The controller, if there is one. Boxed, because custom resources have none.
     pub owner: Option<Box<Owner>>,
-    /// True if a foreground deletion of the controller waits for this object (`blockOwnerDeletion`).
-    pub blocks_owner: bool,
     /// True unless one manager applied all fields in `managedFields` (apart from subresources). A field of a shared
     /// object can remain when it is no longer applied, because another manager also owns it.
     pub shared: bool,
@@ -117,7 +117,6 @@ impl<K> Meta<K> {
             created: Seconds::default(),
             deleted: Seconds::default(),
             owner: None,
-            blocks_owner: true,
             shared: true,
             labels: Labels::default(),
             annotations: Labels::default(),
@@ -180,8 +179,7 @@ impl<K> Serialize for Meta<K> {
             map.serialize_entry("annotations", &self.annotations)?;
         }
         if let Some(owner) = self.owner.as_deref() {
-            let blocks = self.blocks_owner;
-            map.serialize_entry("ownerReferences", &[Controller { owner, blocks }])?;
+            map.serialize_entry("ownerReferences", &[owner])?;
         }
         if !self.finalizers.is_empty() {
             map.serialize_entry("finalizers", &self.finalizers)?;
@@ -243,11 +241,14 @@ impl<'de, K: Keep> Visitor<'de> for MetaVisitor<K> {
                     meta.deleted = deleted.unwrap_or_default();
                 }
                 Field::OwnerReferences => {
-                    if let Some(Controller { owner, blocks }) = map.next_value::<Controllers>()?.0 {
-                        (meta.owner, meta.blocks_owner) = (Some(Box::new(owner)), blocks);
-                    }
+                    let all = map.next_value::<Option<Vec<Reference<'_>>>>()?.unwrap_or_default();
+                    let controller = all.into_iter().find(|one| one.controller == Some(true));
+                    meta.owner = controller.map(|one| Box::new(one.into_owner()));
                 }
-                Field::ManagedFields => meta.shared = map.next_value::<Managers>()?.is_shared(),
+                Field::ManagedFields => {
+                    let all = map.next_value::<Option<Vec<Manager<'_>>>>()?.unwrap_or_default();
+                    meta.shared = is_shared(&all);
+                }
                 Field::Labels => meta.labels = map.next_value_seed(Filtered(K::label))?,
                 Field::Annotations => {
                     let kept =
@@ -286,19 +287,10 @@ impl From<Timestamp> for Seconds {
 
 impl<'de> Deserialize<'de> for Seconds {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Seconds, D::Error> {
-        struct Text;
-
-        impl Visitor<'_> for Text {
-            type Value = Seconds;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a time")
-            }
-            fn visit_str<E>(self, text: &str) -> Result<Seconds, E> {
-                // Aggregated API servers can send other formats.
-                Ok(text.parse::<Timestamp>().map(Seconds::from).unwrap_or_default())
-            }
-        }
-        deserializer.deserialize_str(Text)
+        // Aggregated API servers can send other formats.
+        let seconds =
+            |text: &str| Ok(text.parse::<Timestamp>().map(Seconds::from).unwrap_or_default());
+        visit_text(deserializer, "a time", seconds)
     }
 }
 
@@ -316,116 +308,56 @@ impl<'de> serde::de::DeserializeSeed<'de> for Filtered {
 
 impl Serialize for Owner {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Controller { owner: self, blocks: true }.serialize(serializer)
-    }
-}
-
-/// A controller, and whether its deletion waits for the object.
-struct Controller<O> {
-    owner: O,
-    blocks: bool,
-}
-
-impl Serialize for Controller<&Owner> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(6))?;
-        map.serialize_entry("apiVersion", &self.owner.api_version)?;
-        map.serialize_entry("kind", &self.owner.kind)?;
-        map.serialize_entry("name", &self.owner.name)?;
-        map.serialize_entry("uid", &self.owner.uid)?;
+        map.serialize_entry("apiVersion", &self.api_version)?;
+        map.serialize_entry("kind", &self.kind)?;
+        map.serialize_entry("name", &self.name)?;
+        map.serialize_entry("uid", &self.uid)?;
         // Same as metav1.NewControllerRef.
         map.serialize_entry("controller", &true)?;
-        map.serialize_entry("blockOwnerDeletion", &self.blocks)?;
+        map.serialize_entry("blockOwnerDeletion", &self.block_owner_deletion)?;
         map.end()
     }
 }
 
-/// The controller among the `ownerReferences`.
-struct Controllers(Option<Controller<Owner>>);
+/// An entry of `ownerReferences`.
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Reference<'a> {
+    api_version: InternedStr,
+    kind: InternedStr,
+    name: InternedStr,
+    #[serde(borrow)]
+    uid: Cow<'a, str>,
+    controller: Option<bool>,
+    block_owner_deletion: Option<bool>,
+}
 
-impl<'de> Deserialize<'de> for Controllers {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Controllers, D::Error> {
-        #[derive(serde::Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Reference<'a> {
-            api_version: InternedStr,
-            kind: InternedStr,
-            name: InternedStr,
-            #[serde(borrow)]
-            uid: Cow<'a, str>,
-            controller: Option<bool>,
-            block_owner_deletion: Option<bool>,
+impl Reference<'_> {
+    fn into_owner(self) -> Owner {
+        Owner {
+            api_version: self.api_version,
+            kind: self.kind,
+            name: self.name,
+            uid: self.uid.parse().unwrap_or(Uid::NONE),
+            block_owner_deletion: self.block_owner_deletion == Some(true),
         }
-        let references = Option::<Vec<Reference<'_>>>::deserialize(deserializer)?;
-        let mut references = references.unwrap_or_default().into_iter();
-        let controller = references.find(|reference| reference.controller == Some(true));
-        Ok(Controllers(controller.map(|reference| {
-            let Reference { api_version, kind, name, uid, .. } = reference;
-            let uid = uid.parse().unwrap_or(Uid::NONE);
-            let blocks = reference.block_owner_deletion == Some(true);
-            Controller { owner: Owner { api_version, kind, name, uid }, blocks }
-        })))
     }
 }
 
-/// The entries of `managedFields`. Their field sets are skipped.
-#[derive(Default)]
-struct Managers {
-    applies: usize,
-    others: usize,
+/// An entry of `managedFields`. Its field set is skipped.
+#[derive(serde::Deserialize)]
+struct Manager<'a> {
+    #[serde(borrow, default)]
+    operation: Cow<'a, str>,
+    #[serde(borrow, default)]
+    subresource: Cow<'a, str>,
 }
 
-impl Managers {
-    fn is_shared(&self) -> bool {
-        (self.applies, self.others) != (1, 0)
-    }
-}
-
-impl<'de> Deserialize<'de> for Managers {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Managers, D::Error> {
-        deserializer.deserialize_option(ManagersVisitor)
-    }
-}
-
-/// Counts the entries without allocating: each object has some.
-struct ManagersVisitor;
-
-impl<'de> Visitor<'de> for ManagersVisitor {
-    type Value = Managers;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("managedFields")
-    }
-
-    fn visit_none<E>(self) -> Result<Managers, E> {
-        Ok(Managers::default())
-    }
-
-    fn visit_unit<E>(self) -> Result<Managers, E> {
-        Ok(Managers::default())
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Managers, D::Error> {
-        deserializer.deserialize_seq(self)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<Managers, A::Error> {
-        #[derive(serde::Deserialize)]
-        struct Entry<'a> {
-            #[serde(borrow, default)]
-            operation: Cow<'a, str>,
-            #[serde(borrow, default)]
-            subresource: Cow<'a, str>,
-        }
-        let mut managers = Managers::default();
-        while let Some(entry) = entries.next_element::<Entry<'_>>()? {
-            if entry.subresource.is_empty() {
-                let is_apply = entry.operation == "Apply";
-                *(if is_apply { &mut managers.applies } else { &mut managers.others }) += 1;
-            }
-        }
-        Ok(managers)
-    }
+fn is_shared(managers: &[Manager<'_>]) -> bool {
+    let mut of_object = managers.iter().filter(|it| it.subresource.is_empty());
+    let first = of_object.next();
+    of_object.next().is_some() || first.is_none_or(|it| it.operation != "Apply")
 }
 
 #[cfg(test)]

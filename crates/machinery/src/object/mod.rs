@@ -36,7 +36,7 @@ pub use list_keys::list_keys;
 pub use meta::{Everything, Keep, Meta, Nothing, Owner};
 pub use quantity::Quantity;
 pub(crate) use resource::forever;
-pub use resource::{Dynamic, IsMeta, Kind, Object, Resource};
+pub use resource::{IsMeta, Kind, Object, Resource};
 pub use typed::Typed;
 pub use uid::{ParseUidError, Uid};
 pub use version::ResourceVersion;
@@ -47,3 +47,24 @@ pub use version::ResourceVersion;
 pub(crate) type KeyHasher = std::hash::BuildHasherDefault<std::hash::DefaultHasher>;
 #[cfg(not(any(test, feature = "testing")))]
 pub(crate) type KeyHasher = hashbrown::DefaultHashBuilder;
+
+/// Decodes a string without a copy: `parse` reads the parser's buffer. `expected` completes an error: "invalid type: map,
+/// expected …".
+fn visit_text<'de, D: serde::Deserializer<'de>, T>(
+    deserializer: D,
+    expected: &'static str,
+    parse: fn(&str) -> Result<T, String>,
+) -> Result<T, D::Error> {
+    struct Text<T>(&'static str, fn(&str) -> Result<T, String>);
+
+    impl<T> serde::de::Visitor<'_> for Text<T> {
+        type Value = T;
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str(self.0)
+        }
+        fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<T, E> {
+            (self.1)(text).map_err(E::custom)
+        }
+    }
+    deserializer.deserialize_str(Text(expected, parse))
+}

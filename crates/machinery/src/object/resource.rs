@@ -4,10 +4,8 @@ use std::fmt::Debug;
 
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
 
-use super::{Everything, Keep, Meta, ObjectKey, Owner, Uid};
+use super::{Keep, Meta, ObjectKey, Owner, Uid};
 
 /// The API names of one kind of object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -57,21 +55,6 @@ pub trait Resource: Object + DeserializeOwned {
         Self::kind().owner(self)
     }
 }
-
-/// A view of a kind that is known only at run time, with the complete object as JSON. Any view can have the kind
-/// [`Kind::RUNTIME`] instead; a view with only the fields that you read takes less memory.
-///
-/// Its client sets the kind: [`Client::of`](crate::client::Client::of).
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Dynamic {
-    /// The metadata.
-    pub metadata: Meta<Everything>,
-    /// All other fields, including `spec` and `status`.
-    #[serde(flatten)]
-    pub rest: Map<String, Value>,
-}
-
-crate::view!(Dynamic { metadata: Meta<Everything> }: Kind::RUNTIME);
 
 /// The metadata of a view that keeps what `K` selects. [`view!`](crate::view) uses it to explain a wrong declaration.
 #[doc(hidden)]
@@ -126,9 +109,6 @@ macro_rules! view {
 }
 
 impl Kind {
-    /// The kind of a view whose kind is known only at run time: see [`Dynamic`].
-    pub const RUNTIME: Kind = Kind::namespaced("", "", "", "");
-
     /// Returns a kind with names that are known only at run time, such as those from
     /// [`Client::discover`](crate::client::Client::discover). Each distinct name is leaked.
     pub fn named(group: &str, version: &str, kind: &str, plural: &str, namespaced: bool) -> Kind {
@@ -143,6 +123,7 @@ impl Kind {
             kind: self.kind.into(),
             name: object.key().name().clone(),
             uid: object.uid(),
+            block_owner_deletion: true,
         }
     }
 
@@ -195,11 +176,6 @@ impl Kind {
             _ => format!("{root}/{api_version}/{}", self.plural),
         }
     }
-
-    /// Returns the URL path of one object.
-    pub fn object_path(&self, key: &ObjectKey) -> String {
-        format!("{}/{}", self.path(Some(key.namespace())), key.name())
-    }
 }
 
 /// Returns the only copy of `name`, which is never freed.
@@ -224,9 +200,8 @@ mod tests {
     #[test]
     fn paths_match_the_kubernetes_api() {
         assert_eq!(DEPLOYMENT.path(None), "/apis/apps/v1/deployments");
-        let key = ObjectKey::new("ns", "a");
-        assert_eq!(DEPLOYMENT.object_path(&key), "/apis/apps/v1/namespaces/ns/deployments/a");
-        assert_eq!(NODE.object_path(&ObjectKey::new("", "n1")), "/api/v1/nodes/n1");
+        assert_eq!(DEPLOYMENT.path(Some("ns")), "/apis/apps/v1/namespaces/ns/deployments");
+        assert_eq!(NODE.path(Some("")), "/api/v1/nodes");
     }
 
     #[test]

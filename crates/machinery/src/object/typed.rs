@@ -130,7 +130,6 @@ fn reduced(meta: &ObjectMeta) -> Result<Meta<Everything>, super::ParseUidError> 
     let mut owners = meta.owner_references.iter().flatten();
     if let Some(owner) = owners.find(|owner| owner.controller == Some(true)) {
         reduced.owner = Some(Box::new(owner_of(owner)));
-        reduced.blocks_owner = owner.block_owner_deletion == Some(true);
     }
     let managed = meta.managed_fields.iter().flatten().filter(|entry| entry.subresource.is_none());
     let mut is_apply = managed.map(|entry| entry.operation.as_deref() == Some("Apply"));
@@ -150,6 +149,7 @@ fn owner_of(owner: &OwnerReference) -> Owner {
         kind: owner.kind.as_str().into(),
         name: owner.name.as_str().into(),
         uid: owner.uid.parse().unwrap_or(Uid::NONE),
+        block_owner_deletion: owner.block_owner_deletion == Some(true),
     }
 }
 
@@ -180,7 +180,7 @@ mod tests {
         let typed: Typed<Deployment> = serde_json::from_value(object.clone()).unwrap();
         let View { metadata } = serde_json::from_value(object).unwrap();
         let all = |meta: &Meta<Everything>| {
-            let flags = (meta.deleting, meta.blocks_owner, meta.shared, meta.generation);
+            let flags = (meta.deleting, meta.shared, meta.generation);
             let flags = (flags, meta.created(), meta.deletion());
             (format!("{meta:?}"), json!(meta), flags)
         };

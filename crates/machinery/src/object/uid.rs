@@ -3,10 +3,12 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::de::{Deserialize, Deserializer, Error, Visitor};
+use serde::de::{Deserialize, Deserializer};
 use serde::ser::{Serialize, Serializer};
 use uuid::Uuid;
 use uuid::fmt::Hyphenated;
+
+use super::visit_text;
 
 /// The UID of an object: a UUID in 16 bytes instead of a string of 36.
 ///
@@ -63,18 +65,9 @@ impl Serialize for Uid {
 
 impl<'de> Deserialize<'de> for Uid {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Uid, D::Error> {
-        struct Parsing;
-
-        impl Visitor<'_> for Parsing {
-            type Value = Uid;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a UUID")
-            }
-            fn visit_str<E: Error>(self, text: &str) -> Result<Uid, E> {
-                text.parse().map_err(E::custom)
-            }
-        }
-        deserializer.deserialize_str(Parsing)
+        visit_text(deserializer, "a UUID", |text| {
+            text.parse().map_err(|error: ParseUidError| error.to_string())
+        })
     }
 }
 

@@ -4,8 +4,10 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::num::NonZeroU64;
 
-use serde::de::{Deserialize, Deserializer, Error, Visitor};
+use serde::de::{Deserialize, Deserializer};
 use serde::ser::{Serialize, Serializer};
+
+use super::visit_text;
 
 /// A resourceVersion as a number, or [`ResourceVersion::UNKNOWN`] if the server's is not one.
 ///
@@ -89,18 +91,9 @@ impl Serialize for ResourceVersion {
 
 impl<'de> Deserialize<'de> for ResourceVersion {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ResourceVersion, D::Error> {
-        struct Parsing;
-
-        impl Visitor<'_> for Parsing {
-            type Value = ResourceVersion;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a resourceVersion string")
-            }
-            fn visit_str<E: Error>(self, text: &str) -> Result<ResourceVersion, E> {
-                Ok(ResourceVersion::parse(text))
-            }
-        }
-        deserializer.deserialize_str(Parsing)
+        visit_text(deserializer, "a resourceVersion string", |text| {
+            Ok(ResourceVersion::parse(text))
+        })
     }
 }
 

@@ -90,7 +90,7 @@ impl<V: Resource> Reflector<V> {
     ) -> Reflector<V> {
         let now = Instant::now();
         let health = HealthHandle::new(now);
-        let kind = client.kind::<V>();
+        let kind = V::kind();
         let feed = StoreFeed::new(writer, observer.clone(), health.clone(), kind);
         let hints = client.identity().remedies();
         let report = Report::new(kind, scope.namespace.clone(), health, observer.clone(), hints);
@@ -185,7 +185,7 @@ impl<V: Resource> Reflector<V> {
                 Input::Page { version, continue_token }
             }
             Completion::Open(watch) => {
-                let (kind, observer) = (self.client.kind::<V>(), self.observer.clone());
+                let (kind, observer) = (V::kind(), self.observer.clone());
                 observer.watch_opened(&kind);
                 let timing = Timing { kind, since: Instant::now(), items: 0, observer };
                 *operation = Operation::Watching(Open { watch, timing });
@@ -214,7 +214,7 @@ impl<V: Resource> Reflector<V> {
         if let Operation::Watching(open) = operation {
             open.timing.items += 1;
         }
-        self.observer.event(&self.client.kind::<V>());
+        self.observer.event(&V::kind());
         if self.machine.is_staging() {
             self.feed.lock().stage(event);
         } else if self.machine.is_news(version) || event.is_deletion() {
@@ -258,7 +258,7 @@ impl<V: Resource> Reflector<V> {
                 self.feed.lock().abandon();
             }
             Action::State { state, since, why } => self.report.state(state, since, why),
-            Action::ShortWatch => self.observer.short_watch(&self.client.kind::<V>()),
+            Action::ShortWatch => self.observer.short_watch(&V::kind()),
             Action::End(regressed) => *operation = Operation::Over(regressed),
         }
     }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use hashbrown::{HashMap, HashSet};
 
-use crate::object::{Dynamic, InternedStr, KeyHasher, Object, ObjectKey, Resource};
+use crate::object::{InternedStr, KeyHasher, Object, ObjectKey, Resource};
 
 /// A named function that returns the values under which an object is found.
 pub struct Index<V> {
@@ -91,11 +91,6 @@ impl<V: Object> Index<V> {
     /// Returns whether both are indexes by controllers of the same kind.
     pub(crate) fn is_same(&self, other: &Index<V>) -> bool {
         self.is_by_controller && other.is_by_controller && self.name == other.name
-    }
-
-    /// Returns whether it is by controllers of a runtime kind.
-    pub(crate) fn is_by_unknown_controller(&self) -> bool {
-        self.is_by_controller && *self.name == *by_controller::<Dynamic>()
     }
 
     /// Returns its name.
