@@ -43,8 +43,6 @@ pub(super) struct Desired {
     pub(super) key: ObjectKey,
     /// The body of the apply.
     pub(super) body: Value,
-    /// The part of the body that the view shows.
-    wanted: Value,
     pub(super) hash: u64,
     /// The record of its apply: the controller's name and the hash.
     record: String,
@@ -115,7 +113,11 @@ impl<'a, C> EnsureOptions<'a, C> {
         C: Resource + Serialize,
     {
         let observed = json_of(child)?;
-        let mut different = deviations(&desired.wanted, &observed);
+        let mut different = deviations(&desired.body, &observed);
+        if !different.is_empty() {
+            // The view can show less than is desired.
+            different = deviations(&wanted::<C>(&desired.body)?, &observed);
+        }
         for operation in self.unwanted_in(child, &|_| true) {
             let path = operation["path"].as_str().unwrap_or_default();
             let value = observed.pointer(path).cloned().unwrap_or_default();
@@ -517,11 +519,9 @@ impl<V: Resource, D> Context<V, D> {
             None => metadata["ownerReferences"] = json!([self.object.as_owner()]),
             Some(by) => metadata["labels"][by.label] = json!(self.object.uid()),
         }
-        let wanted = wanted::<C>(&desired)?;
         let record = format!("{}/{}", self.controller.parts.controller(), hex(hash));
-        // The record is compared separately.
         desired["metadata"]["annotations"][C::Keep::APPLIED] = json!(record);
-        Ok(Desired { key, wanted, body: desired, hash, record })
+        Ok(Desired { key, body: desired, hash, record })
     }
 
     /// Returns the key of an owned object with this metadata.
@@ -685,6 +685,10 @@ fn wanted<C: Resource + Serialize>(desired: &Value) -> Result<Value, Problem> {
     })?;
     let mut shown = json_of(&read)?;
     project(&mut shown, desired);
+    // The record is compared separately.
+    if let Some(annotations) = shown["metadata"]["annotations"].as_object_mut() {
+        annotations.remove(C::Keep::APPLIED);
+    }
     Ok(shown)
 }
 

@@ -174,7 +174,11 @@ pub(super) fn project(value: &mut Value, onto: &Value) {
 /// keys, and resource quantities by value.
 pub(super) fn deviations(wanted: &Value, observed: &Value) -> Vec<(String, Value)> {
     let mut found = Vec::new();
-    compare(&mut found, &Place::ROOT, wanted, observed);
+    // The kind is that of the view, which need not show it.
+    let fields = wanted.as_object().into_iter().flatten();
+    for (field, wanted) in fields.filter(|(field, _)| *field != "apiVersion" && *field != "kind") {
+        compare(&mut found, &Place::ROOT.inner(field), wanted, &observed[field.as_str()]);
+    }
     found
 }
 
