@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::reason::Reason;
@@ -12,34 +12,44 @@ use crate::object::InternedStr;
 /// The longest message that the schema allows (metav1.Condition).
 const MAX_MESSAGE: usize = 32768;
 
-/// A stored condition (metav1.Condition).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// One aspect of the state of the object.
+// The bounds are those of metav1.Condition. The type of k8s-openapi lacks them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(extend("required" = ["type", "status", "lastTransitionTime", "reason", "message"]))]
 pub struct Condition {
-    /// Type, the key of the list.
+    /// Type of the condition.
     #[serde(rename = "type")]
+    #[schemars(with = "String", length(max = 316), pattern(r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"))]
     pub kind: InternedStr,
-    /// True if it holds.
+    /// Status of the condition.
     pub status: Status,
-    /// Generation that the condition refers to.
+    /// The metadata.generation that the condition describes. It is -1 until a controller has seen the object.
     #[serde(default)]
+    #[schemars(!default, range(min = -1))]
     pub observed_generation: i64,
-    /// Time of the last change of `status`.
+    /// Time of the last change of the status.
+    #[schemars(with = "String", extend("format" = "date-time"))]
     pub last_transition_time: Time,
-    /// Reason, one word.
+    /// Cause, as one word.
+    #[schemars(
+        with = "String",
+        length(min = 1, max = 1024),
+        pattern(r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")
+    )]
     pub reason: InternedStr,
-    /// Message, a sentence.
+    /// Cause, as a sentence.
+    #[schemars(with = "String", length(max = 32768))]
     pub message: InternedStr,
 }
 
 /// Status of a condition.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+#[allow(missing_docs)]
 pub enum Status {
-    /// It holds.
     True,
-    /// It does not hold.
     False,
-    /// Unknown.
     Unknown,
 }
 
@@ -81,49 +91,6 @@ pub struct Wanted {
     pub since: Option<Time>,
 }
 
-/// Adds the bounds of metav1.Condition, which the type of k8s-openapi lacks.
-impl JsonSchema for Condition {
-    fn schema_name() -> Cow<'static, str> {
-        "Condition".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "description": "One aspect of the state of the object.",
-            "type": "object",
-            "required": ["type", "status", "lastTransitionTime", "reason", "message"],
-            "properties": {
-                "type": {
-                    "description": "Type of the condition.",
-                    "type": "string", "maxLength": 316,
-                    "pattern": "^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$",
-                },
-                "status": {
-                    "description": "Status of the condition.",
-                    "type": "string", "enum": ["True", "False", "Unknown"],
-                },
-                "observedGeneration": {
-                    "description": "The metadata.generation that the condition describes. It is -1 until a controller has seen the object.",
-                    "type": "integer", "format": "int64", "minimum": -1,
-                },
-                "lastTransitionTime": {
-                    "description": "Time of the last change of the status.",
-                    "type": "string", "format": "date-time",
-                },
-                "reason": {
-                    "description": "Cause, as one word.",
-                    "type": "string", "minLength": 1, "maxLength": 1024,
-                    "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
-                },
-                "message": {
-                    "description": "Cause, as a sentence.",
-                    "type": "string", "maxLength": 32768,
-                },
-            },
-        })
-    }
-}
-
 /// Returns the conditions to store: `wanted`, in this order, for `generation`. A time changes only together
 /// with its status. Conditions of types that the operator does not set are kept unchanged.
 pub(crate) fn merge(
@@ -132,7 +99,7 @@ pub(crate) fn merge(
     generation: i64,
     now: Time,
 ) -> Box<[Condition]> {
-    let foreign = there.iter().filter(|condition| !Type::ALL.iter().any(|t| condition.is(*t)));
+    let foreign = there.iter().filter(|condition| !Type::NAMES.contains(&&*condition.kind));
     let settled = wanted.into_iter().map(|wanted| {
         let before = there.iter().find(|condition| condition.is(wanted.kind));
         let unchanged = before.filter(|before| before.status == wanted.status);
@@ -171,39 +138,20 @@ impl Condition {
 // === impl Type ===
 
 impl Type {
-    /// All types, the summary first.
-    pub const ALL: [Type; 7] = [
-        Type::Ready,
-        Type::Reconciling,
-        Type::Stalled,
-        Type::Available,
-        Type::Progressing,
-        Type::Degraded,
-        Type::ReplicaFailure,
+    /// The names in the API, in the order of the types.
+    pub const NAMES: [&str; 7] = [
+        "Ready",
+        "Reconciling",
+        "Stalled",
+        "Available",
+        "Progressing",
+        "Degraded",
+        "ReplicaFailure",
     ];
-
-    /// The names of [`Type::ALL`].
-    pub const NAMES: [&str; Type::ALL.len()] = {
-        let mut names = [""; Type::ALL.len()];
-        let mut at = 0;
-        while at < names.len() {
-            names[at] = Type::ALL[at].as_str();
-            at += 1;
-        }
-        names
-    };
 
     /// Returns the name in the API.
     pub const fn as_str(self) -> &'static str {
-        match self {
-            Type::Ready => "Ready",
-            Type::Reconciling => "Reconciling",
-            Type::Stalled => "Stalled",
-            Type::Available => "Available",
-            Type::Progressing => "Progressing",
-            Type::Degraded => "Degraded",
-            Type::ReplicaFailure => "ReplicaFailure",
-        }
+        Type::NAMES[self as usize]
     }
 
     /// Returns a condition of this type.
@@ -253,18 +201,12 @@ impl Serialize for Time {
 impl<'de> Deserialize<'de> for Time {
     /// Parses RFC 3339. Anything else becomes 1970, because an invalid time must not fail the whole object.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
-        struct Parsing;
+        /// Borrowed from the input where that is possible.
+        #[derive(Deserialize)]
+        struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-        impl serde::de::Visitor<'_> for Parsing {
-            type Value = Time;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a time")
-            }
-            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Time, E> {
-                Ok(Time(text.parse::<jiff::Timestamp>().map_or(0, jiff::Timestamp::as_second)))
-            }
-        }
-        deserializer.deserialize_str(Parsing)
+        let Text(text) = Text::deserialize(deserializer)?;
+        Ok(Time(text.parse::<jiff::Timestamp>().map_or(0, jiff::Timestamp::as_second)))
     }
 }
 

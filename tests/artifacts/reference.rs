@@ -32,6 +32,7 @@ fn the_api_reference_matches_the_schemas() {
             word(&schema["description"])
         )
         .unwrap();
+        write!(text, "\n```yaml\n{}```\n", example(kind)).unwrap();
         for part in ["spec", "status"] {
             let mut rows = Vec::new();
             let schema = &schema["properties"][part];
@@ -44,6 +45,16 @@ fn the_api_reference_matches_the_schemas() {
         add_rules(&rules, &mut text);
     }
     is_or_becomes("docs/API.md", &text);
+}
+
+/// Returns a custom resource with the fields that most people set.
+fn example(kind: &str) -> &'static str {
+    match kind {
+        "App" => include_str!("../../artifacts/examples/nginx-app.yaml"),
+        "GenericDaemon" => include_str!("../../artifacts/examples/syslog.yaml"),
+        "Memcached" => include_str!("../../artifacts/examples/memcached.yaml"),
+        _ => panic!("{kind} has no example"),
+    }
 }
 
 /// Returns the type of a field that has one of the Kubernetes API, and the anchor of its documentation.

@@ -63,6 +63,9 @@ async fn holds_on(version: String) -> String {
     memcached(&world).await;
     app(&world).await;
     generic_daemon(&world).await;
+    if version == "1.35" {
+        a_field_of_a_newer_kubernetes_is_reported(&world).await;
+    }
     assert_eq!(operator.terminate().await, Some(0));
     format!("| {version} | {server} | {lists} |")
 }
@@ -569,6 +572,18 @@ async fn generic_daemon(world: &World) {
     world.until(GENERIC_DAEMON, &name, |d| is_ready(d) && d["status"]["installed"] == 1).await;
     restored(world, (GENERIC_DAEMON, &name), DAEMON_SET).await;
     deleted(world, (GENERIC_DAEMON, &name), &[DAEMON_SET]).await;
+}
+
+/// `schedulingGroup` came with Kubernetes 1.36.
+async fn a_field_of_a_newer_kubernetes_is_reported(world: &World) {
+    let object = json!({"metadata": {"name": "newer"}, "spec": {"image": "nginx:1.27",
+        "podTemplate": {"spec": {"schedulingGroup": {"podGroupName": "a"}}}}});
+    world.create(APP, object).await.unwrap();
+    let message = world.until_condition(APP, "newer", "Stalled", ("True", "Invalid")).await;
+    assert!(message.contains("schedulingGroup"), "{message}");
+    let without = json!({"spec": {"podTemplate": null}});
+    changed(world, (APP, "newer"), without).await;
+    deleted(world, (APP, "newer"), &[DEPLOYMENT]).await;
 }
 
 /// Creates the kind's sample and waits until it is Ready; returns its name.
