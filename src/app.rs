@@ -16,8 +16,9 @@ use crate::workload::child::Desired;
 use crate::workload::condition::{self, Time, Type, Wanted, merge};
 use crate::workload::custom_resource::{Switches, custom, is_paused};
 use crate::workload::deployment::with_deadline;
+use crate::workload::health;
 use crate::workload::labels::{APP_V1, Identity, selector_text};
-use crate::workload::observer::{Inputs, Observer};
+use crate::workload::observer::Observer;
 use crate::workload::pod_template::{object, refusal};
 use crate::workload::reason::Reason;
 use crate::workload::reconciliation::{Found, Reconciliation};
@@ -252,7 +253,7 @@ pub async fn reconcile(
     let mut run = Reconciliation::new(&cx, &observer)?;
     let health = if is_paused(&app.meta) {
         run.compare(&children.deployment)?;
-        run.observe_paused(|_| Inputs::default()).await
+        run.observe_paused(health::Context::default()).await
     } else if let Some(refusal) =
         refusal(allow_templates, &[&app.spec.pod_template, &app.spec.service_template])
     {
@@ -267,7 +268,7 @@ pub async fn reconcile(
         }
         run.apply_or_prune(children.service.as_ref()).await?;
         run.apply_or_prune(children.budget.as_ref()).await?;
-        run.observe(|_| Inputs::default()).await
+        run.observe(health::Context::default()).await
     };
     let status = status(&app, &run.found(&health), Time::now());
     run.report(&status, &health).await

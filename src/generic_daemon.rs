@@ -19,9 +19,9 @@ use crate::workload::child::Desired;
 use crate::workload::condition::{self, Time, Type, Wanted, merge};
 use crate::workload::custom_resource::{Custom, Switches, custom, is_paused};
 use crate::workload::daemon_set::is_tolerable;
-use crate::workload::health::{Health, Level};
+use crate::workload::health::{self, Health, Level};
 use crate::workload::labels::{GENERIC_DAEMON, Identity};
-use crate::workload::observer::{Inputs, Observer};
+use crate::workload::observer::Observer;
 use crate::workload::pod_template::{object, refusal};
 use crate::workload::reason::Reason;
 use crate::workload::reconciliation::{Found, Reconciliation};
@@ -180,35 +180,35 @@ pub async fn reconcile(
 ) -> Result<Action, Problem> {
     let desired = desired(&daemon);
     let label = daemon.spec.node_labels();
-    let inputs = |child: &DaemonSet| inputs(&daemon, child, label.as_deref());
     let mut run = Reconciliation::new(&cx, &observer)?;
     let health = if is_paused(&daemon.meta) {
         run.compare(&desired)?;
-        run.observe_paused(inputs).await
+        run.observe_paused(known(&daemon, run.workload(), label.as_deref())).await
     } else if let Some(refusal) = refusal(allow_templates, &[&daemon.spec.pod_template]) {
         run.compare(&desired)?;
         refusal
     } else {
         run.apply(&desired).await?;
-        run.observe(inputs).await
+        run.observe(known(&daemon, run.workload(), label.as_deref())).await
     };
     let status = status(&daemon, &run.found(&health), Time::now());
     run.report(&status, &health).await
 }
 
-/// Returns the inputs of its status and spec to the health of its DaemonSet.
-fn inputs<'a>(
+/// Returns what its status and spec add to the health of its DaemonSet.
+fn known<'a>(
     daemon: &GenericDaemon,
-    daemon_set: &DaemonSet,
+    daemon_set: Option<&DaemonSet>,
     label: Option<&'a str>,
-) -> Inputs<'a> {
+) -> health::Context<'a> {
+    let Some(daemon_set) = daemon_set else { return health::Context::default() };
     let desired = daemon_set.status.desired_number_scheduled.unwrap_or(0);
-    Inputs {
+    health::Context {
         label,
         desired_before: daemon.status.desired,
         grown: desired > daemon.status.desired && !is_tolerable(daemon_set),
         nodes: desired.unsigned_abs(),
-        ..Inputs::default()
+        ..health::Context::default()
     }
 }
 

@@ -20,9 +20,9 @@ use crate::workload::child::{ChildSpec, Desired};
 use crate::workload::condition::{self, Time, Type, Wanted, merge};
 use crate::workload::custom_resource::{Switches, custom, is_paused};
 use crate::workload::deployment::with_deadline;
-use crate::workload::health::{Health, Level};
+use crate::workload::health::{self, Health, Level};
 use crate::workload::labels::{self, APP, Identity, MEMCACHED_CR, selector_text};
-use crate::workload::observer::{Inputs, Observer};
+use crate::workload::observer::Observer;
 use crate::workload::pod::{BY_MEMCACHED, Pod};
 use crate::workload::pod_template::{object, refusal};
 use crate::workload::reason::Reason;
@@ -243,8 +243,7 @@ pub async fn reconcile(
 ) -> Result<Action, Problem> {
     let mut run = Reconciliation::new(&cx, &observer)?;
     let health = if is_paused(&memcached.meta) {
-        let listed = Some(nodes(&cx)?.len());
-        run.observe_paused(|_| Inputs { listed, ..Inputs::default() }).await
+        run.observe_paused(known(&cx)?).await
     } else if let Some(refusal) = refusal(
         settings.allow_templates,
         &[&memcached.spec.pod_template, &memcached.spec.service_template],
@@ -267,9 +266,7 @@ pub async fn reconcile(
                     run.fail(missing);
                     health
                 } else {
-                    let listed = Some(nodes(&cx)?.len());
-                    let inputs = |_: &_| Inputs { listed, ..Inputs::default() };
-                    run.observe(inputs).await.and(health)
+                    run.observe(known(&cx)?).await.and(health)
                 }
             }
         }
@@ -289,7 +286,7 @@ async fn apply(
     if !run.finalizer(FINALIZER).await? {
         // Nothing is created without the finalizer.
         pace.refused(cx.key());
-        return Ok(run.observe(|_| Inputs::default()).await);
+        return Ok(run.observe(health::Context::default()).await);
     }
     let given = pace.give(cx, settings, wanted)?;
     let children = desired(cx.object(), &given.images);
@@ -301,9 +298,13 @@ async fn apply(
     run.apply_or_prune(Some(&children.service)).await?;
     run.apply_or_prune(children.budget.as_ref()).await?;
     run.requeue(given.again());
-    let listed = Some(nodes(cx)?.len());
-    let health = run.observe(|_| Inputs { listed, ..Inputs::default() }).await;
+    let health = run.observe(known(cx)?).await;
     Ok(given.with_wait(health))
+}
+
+/// Returns what the pods add to the health of the Deployment.
+fn known(cx: &Context<Memcached>) -> Result<health::Context<'static>, Problem> {
+    Ok(health::Context { listed: Some(nodes(cx)?.len()), ..health::Context::default() })
 }
 
 /// Returns the names of the pods that serve.

@@ -86,6 +86,10 @@ pub struct Context<'a> {
     pub label: Option<&'a str>,
     /// Number of nodes where the daemon belonged, according to the status.
     pub desired_before: i32,
+    /// True if the daemon belongs on more nodes now, so that a rollout begins.
+    pub grown: bool,
+    /// Number of its nodes. The more nodes, the rarer the lists.
+    pub nodes: u32,
     /// Evidence of its pods, Events and nodes.
     pub evidence: Evidence,
     /// The health that the status reports for this generation. It replaces evidence while lists fail, and keeps

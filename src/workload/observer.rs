@@ -24,21 +24,6 @@ const SOON: Duration = Duration::from_millis(100);
 /// Time for which a problem without a known cause is listed whenever the evidence expires.
 const EARLY: Duration = Duration::from_secs(60);
 
-/// Inputs of the kind to the health: listed pods, node label, former counts.
-#[derive(Debug, Default)]
-pub(crate) struct Inputs<'a> {
-    /// Number of pods that the status lists, if it lists any.
-    pub(crate) listed: Option<usize>,
-    /// The label of the nodes where a daemon belongs.
-    pub(crate) label: Option<&'a str>,
-    /// Number of nodes where the daemon belonged, according to the status.
-    pub(crate) desired_before: i32,
-    /// True if the daemon belongs on more nodes now, so that a rollout begins.
-    pub(crate) grown: bool,
-    /// Number of its nodes. The more nodes, the rarer the lists.
-    pub(crate) nodes: u32,
-}
-
 /// Observes the workloads of one kind of custom resource. Clones share everything.
 #[derive(Debug, Clone)]
 pub struct Observer {
@@ -55,7 +40,7 @@ impl Observer {
     }
 
     /// Returns the health of `object`'s workload `child`, which is as desired, and the time of the next
-    /// observation.
+    /// observation. The kind sets what it knows in `context`.
     ///
     /// Pods, Events and nodes are listed only if the workload is not ready after a completed rollout, has made
     /// no progress for a while, or is reported as failing, or if a daemon runs on nodes where it does not
@@ -66,16 +51,13 @@ impl Observer {
         client: &Client,
         object: &V,
         child: &Child<S>,
-        inputs: Inputs<'_>,
+        context: Context<'_>,
     ) -> (Health, Action) {
         let now = Instant::now();
         let mut context = Context {
-            completed: completed(object) && !inputs.grown,
-            listed: inputs.listed,
-            label: inputs.label,
-            desired_before: inputs.desired_before,
+            completed: completed(object) && !context.grown,
             previous: reported(object),
-            ..Context::default()
+            ..context
         };
         let first = S::health(child, &context);
         if first.reason == Reason::RolloutPaused {
@@ -94,12 +76,12 @@ impl Observer {
         if first.level == Level::Ready && !unclear {
             self.progress.forget(object.uid());
             self.diagnostics.forget(child);
-            if inputs.label.is_none() {
+            if context.label.is_none() {
                 return (first, Action::Done);
             }
             return self.nodes_with_the_label(client, child, context).await;
         }
-        let often = OFTEN.max(diagnostics::OF_EACH * inputs.nodes);
+        let often = OFTEN.max(diagnostics::OF_EACH * context.nodes);
         let uid = object.uid();
         context.idle = self.idle(object, child, now);
         let known = context.previous.as_ref().filter(|previous| previous.trouble().is_some());
@@ -114,7 +96,7 @@ impl Observer {
             return (S::health(child, &context), again);
         }
         let ask = S::ask(child);
-        let (evidence, until) = self.diagnostics.explain(client, child, ask, inputs.label).await;
+        let (evidence, until) = self.diagnostics.explain(client, child, ask, context.label).await;
         context.evidence = evidence;
         if goes_on && !context.evidence.has_failed() {
             self.progress.looked(uid, now);

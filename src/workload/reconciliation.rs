@@ -12,8 +12,8 @@ use serde::Serialize;
 use super::child::{Child, ChildSpec, Desired};
 use super::condition::{Status, Time, Type};
 use super::custom_resource::Custom;
-use super::health::{Health, Workload};
-use super::observer::{Inputs, Observer, earlier};
+use super::health::{self, Health, Workload};
+use super::observer::{Observer, earlier};
 use super::pod_template::unknown_port;
 use super::progress::completed;
 use super::reason::Reason;
@@ -156,15 +156,12 @@ impl<'a, V: Custom, S: Workload> Reconciliation<'a, V, S> {
     }
 
     /// Returns the worst health: of the workload, if it is as desired, and of all problems.
-    pub(crate) async fn observe<'l>(
-        &mut self,
-        inputs: impl FnOnce(&Child<S>) -> Inputs<'l>,
-    ) -> Health {
+    pub(crate) async fn observe(&mut self, known: health::Context<'_>) -> Health {
         let object = self.cx.object().clone();
         let mut healths = Vec::from_iter(self.problems.iter().map(Health::of_problem));
         if let Some(child) = self.workload.as_ref().filter(|_| self.is_applied) {
-            let (client, inputs) = (self.cx.client(), inputs(child));
-            let (health, next) = self.observer.observe(&client, &*object, child, inputs).await;
+            let client = self.cx.client();
+            let (health, next) = self.observer.observe(&client, &*object, child, known).await;
             healths.insert(0, health);
             self.requeue(next);
         }
@@ -174,15 +171,12 @@ impl<'a, V: Custom, S: Workload> Reconciliation<'a, V, S> {
     }
 
     /// Returns the health of a paused custom resource, with the problem of its workload.
-    pub(crate) async fn observe_paused<'l>(
-        &mut self,
-        inputs: impl FnOnce(&Child<S>) -> Inputs<'l>,
-    ) -> Health {
+    pub(crate) async fn observe_paused(&mut self, known: health::Context<'_>) -> Health {
         let object = self.cx.object().clone();
         let paused = Health::paused(completed(&*object));
         let Some(child) = self.workload.clone() else { return paused };
-        let (client, inputs) = (self.cx.client(), inputs(&child));
-        let (of_child, next) = self.observer.observe(&client, &*object, &child, inputs).await;
+        let client = self.cx.client();
+        let (of_child, next) = self.observer.observe(&client, &*object, &child, known).await;
         self.requeue(next);
         let paused_problem =
             of_child.trouble().map(|(reason, message)| (reason, message.to_owned()));
