@@ -192,7 +192,27 @@ pub async fn reconcile(
         run.observe(known(&daemon, run.workload(), label.as_deref())).await
     };
     let status = status(&daemon, &run.found(&health), Time::now());
+    if differs_in_counts(&daemon.status, &status)
+        && let Some(wait) = observer.wait_to_count(&*daemon)
+    {
+        run.requeue(Action::RequeueAfter(wait));
+        return Ok(run.skip_report());
+    }
     run.report(&status, &health).await
+}
+
+/// Returns whether two statuses of a rollout differ only in counts. There is one such status for each node.
+fn differs_in_counts(one: &Status, other: &Status) -> bool {
+    let essence = |status: &Status| {
+        let conditions = status.conditions.iter();
+        let of = conditions.map(|c| (c.kind.clone(), c.status, c.reason.clone()));
+        (status.observed_generation, of.collect::<Vec<_>>())
+    };
+    let goes_on = |status: &Status| {
+        let mut conditions = status.conditions.iter();
+        conditions.any(|c| c.is(Type::Ready) && c.reason == Reason::RollingOut.as_str())
+    };
+    one != other && goes_on(other) && essence(one) == essence(other)
 }
 
 /// Returns what its status and spec add to the health of its DaemonSet.

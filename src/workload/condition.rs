@@ -149,6 +149,8 @@ impl Type {
         "ReplicaFailure",
     ];
 
+    const _IS_COMPLETE: () = assert!(Type::ReplicaFailure as usize + 1 == Type::NAMES.len());
+
     /// Returns the name in the API.
     pub const fn as_str(self) -> &'static str {
         Type::NAMES[self as usize]

@@ -134,6 +134,11 @@ impl Observer {
         let wait = if is_well { enough } else { until.duration_since(Instant::now()) };
         (health, Action::RequeueAfter(wait.max(SOON)))
     }
+
+    /// Returns the wait until the operator can write a status that differs from the last one only in counts.
+    pub(crate) fn wait_to_count<V: Custom>(&self, object: &V) -> Option<Duration> {
+        self.progress.wait_to_count(object.uid(), Instant::now())
+    }
 }
 
 /// Returns the next observation that the evidence requires. The evidence expires after `fresh`; a workload

@@ -99,6 +99,8 @@ struct Mark {
     looked: Instant,
     /// True once its pods were listed.
     has_looked: bool,
+    /// Time of the last report that changed only counts.
+    counted: Option<Instant>,
 }
 
 // === impl Mark ===
@@ -106,8 +108,8 @@ struct Mark {
 impl Mark {
     fn new(generation: i64, best: [i32; 4], now: Instant) -> Mark {
         let (since, seen, looked) = (now, now, now);
-        let (problem, has_looked) = (None, false);
-        Mark { generation, best, since, seen, problem, looked, has_looked }
+        let (problem, has_looked, counted) = (None, false, None);
+        Mark { generation, best, since, seen, problem, looked, has_looked, counted }
     }
 }
 
@@ -116,6 +118,8 @@ impl Mark {
 impl Progress {
     /// Time without progress after which the pods of a rollout are listed.
     pub const IDLE_MAX: Duration = Duration::from_secs(30);
+    /// Minimum time between two statuses of a rollout that differ only in counts.
+    const COUNTS_EVERY: Duration = Duration::from_secs(5);
     /// Maximum time between two observations of an object that is not healthy.
     const SELDOM: Duration = Duration::from_secs(300);
     /// Time without an observation after which an object is forgotten.
@@ -187,6 +191,20 @@ impl Progress {
         if let Some(mark) = self.0.lock().of.get_mut(&object) {
             (mark.looked, mark.has_looked) = (now, true);
         }
+    }
+
+    /// Returns the wait until counts of an object can be reported when nothing else has changed; `None` if they
+    /// can be now.
+    pub fn wait_to_count(&self, object: Uid, now: Instant) -> Option<Duration> {
+        let mut marks = self.0.lock();
+        let mark = marks.of.get_mut(&object)?;
+        let next = mark.counted.map(|counted| counted + Self::COUNTS_EVERY);
+        let wait = next.and_then(|next| next.checked_duration_since(now));
+        if wait.is_none_or(|wait| wait.is_zero()) {
+            mark.counted = Some(now);
+            return None;
+        }
+        wait
     }
 
     /// Removes an object that is healthy.
@@ -306,6 +324,19 @@ mod tests {
         assert_eq!([29, 30, 31].map(is_due), [false, true, true], "until it was looked at");
         progress.looked(uid, at(31));
         assert_eq!([32, 90, 91].map(is_due), [false, false, true]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn counts_alone_are_reported_every_five_seconds() {
+        let (progress, memcached) = (Progress::default(), custom::<Memcached>(SAMPLE));
+        let (start, uid) = (Instant::now(), memcached.meta.uid);
+        let wait = |second| progress.wait_to_count(uid, start + Duration::from_secs(second));
+        assert_eq!(wait(0), None, "nothing is known of it");
+        progress.idle(&memcached, 1, [0; 4], start);
+        assert_eq!(
+            [0, 1, 4, 5, 6].map(wait).map(|wait| wait.map_or(0, |wait| wait.as_secs())),
+            [0, 4, 1, 0, 4]
+        );
     }
 
     #[test]

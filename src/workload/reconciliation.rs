@@ -198,6 +198,11 @@ impl<'a, V: Custom, S: Workload> Reconciliation<'a, V, S> {
         self.next = earlier(self.next, next);
     }
 
+    /// Ends the reconcile without a status.
+    pub(crate) fn skip_report(self) -> Action {
+        self.next
+    }
+
     /// Writes the status and ends the reconcile.
     ///
     /// # Errors

@@ -47,7 +47,7 @@ impl Warnings {
 fn text(header: &[u8]) -> Option<Box<str>> {
     let header = String::from_utf8_lossy(header);
     let (_, quoted) = header.strip_prefix("299 ")?.split_once(" \"")?;
-    let text = one_line(quoted.rsplit_once('"')?.0);
+    let text = one_line(&quoted.rsplit_once('"')?.0.replace("\\\"", "\""));
     let shown = &text[..text.floor_char_boundary(LONGEST)];
     Some(if shown.len() < text.len() { format!("{shown}…").into() } else { shown.into() })
 }
@@ -60,7 +60,7 @@ mod tests {
     fn a_warning_is_logged_once() {
         let warnings = Warnings::default();
         let header = br#"299 - "v1 Foo is \"old\"""#;
-        assert_eq!(warnings.fresh(header).as_deref(), Some(r#"v1 Foo is \"old\""#));
+        assert_eq!(warnings.fresh(header).as_deref(), Some(r#"v1 Foo is "old""#));
         assert_eq!(warnings.fresh(header), None);
     }
 

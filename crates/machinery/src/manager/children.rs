@@ -242,6 +242,8 @@ impl<V: Resource, D> Context<V, D> {
         }
         // The first creation is not counted.
         let is_again = self.lost_children() || throttle.knows(creation);
+        // Nothing is created that the next pass could not compare.
+        wanted::<C>(&desired.body)?;
         self.confirm_owner().await?;
         match self.client().apply_new::<C>(&desired.key, &desired.body).await {
             Ok(created) => {
