@@ -38,7 +38,7 @@ async fn failovers_by(signal: Signal, rounds: usize, namespace: &str, flags: &[&
         replicas.world.create(MEMCACHED, spec).await.unwrap();
         replicas.world.until(MEMCACHED, &name, is_ready).await;
         process.ended().await;
-        // An Event about a leader change is not work.
+        // An Event is not work.
         let works = |write: &&Entry| {
             let is_work = !is_of_lease(write) && write.resource != "events";
             is_work && write.received >= ended && by(write) != leader

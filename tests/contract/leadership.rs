@@ -188,7 +188,7 @@ pub fn since(earlier: Timestamp, later: Timestamp) -> Duration {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn failover_is_immediate_after_sigterm_and_bounded_after_sigkill() {
+async fn failover_is_soon_after_sigterm_and_bounded_after_sigkill() {
     let mut replicas = Replicas::start("takeover", &[]).await;
     let (first, process) = replicas.leader_but("").await;
     replicas.give_work("one").await;
@@ -251,42 +251,6 @@ async fn a_suspended_leader_writes_nothing_before_it_leads_again() {
     assert_eq!(all.iter().filter(early).count(), 0, "written before it led again");
     assert!(all.iter().any(|w| by(w) == first && !is_of_lease(w) && w.received > leads_again));
     assert!(all.iter().any(|w| by(w) == second && !is_of_lease(w)), "{second} worked in between");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn leader_changes_are_events_of_the_lease_and_not_errors() {
-    let mut replicas = Replicas::start("lease-events", &[]).await;
-    let (first, process) = replicas.leader_but("").await;
-    let lease = replicas.world.get(LEASE, "workload-operator").await.unwrap();
-    let told = |name: &str, what: &str| {
-        let (begin, end) = (format!("{name}_"), format!(" {what}"));
-        let uid = lease["metadata"]["uid"].clone();
-        replicas.world.until_any_event(move |event| {
-            let note = event["note"].as_str().unwrap_or_default();
-            let about = &event["regarding"];
-            note.starts_with(&begin)
-                && note.ends_with(&end)
-                && event["reason"] == "LeaderElection"
-                && event["type"] == "Normal"
-                && about["kind"] == "Lease"
-                // `kubectl describe lease` finds it by this.
-                && about["uid"] == uid
-        })
-    };
-    told(&first, "became leader").await;
-    let before = process.lines();
-    assert_eq!(process.terminate().await, Some(0));
-    told(&first, "stopped leading").await;
-    let next = replicas.world.until(LEASE, "workload-operator", |lease| {
-        !holder(lease).is_empty() && holder(lease) != first
-    });
-    told(holder(&next.await), "became leader").await;
-    let lines = replicas.running.iter().flat_map(|(_, operator)| operator.lines()).chain(before);
-    let errors: Vec<String> = lines.filter(|line| line.contains("ERROR")).collect();
-    assert!(errors.is_empty(), "{errors:?}");
-    let described = replicas.world.kubectl(&["describe", "lease", "workload-operator"]).unwrap();
-    assert!(described.contains("LeaderElection"), "{described}");
-    replicas.assert_one_writer_at_a_time();
 }
 
 #[tokio::test(flavor = "multi_thread")]

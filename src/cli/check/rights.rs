@@ -56,9 +56,8 @@ pub const RIGHTS: &[Right] = &[
 /// tainted nodes from nodes without the daemon's label.
 pub const CLUSTER_RIGHTS: &[Right] = &[right("", "nodes", &["list"])];
 
-/// Permissions in the namespace of the Lease: `create` for any Lease, the other verbs for the operator's own
-/// only, and Events about leader changes.
-pub const LEASE_RIGHTS: &[Right] = &[LEASE, right("events.k8s.io", "events", &["create", "patch"])];
+/// Permissions in the namespace of the Lease: `create` for any Lease, the other verbs for the operator's own only.
+pub const LEASE_RIGHTS: &[Right] = &[LEASE];
 
 /// Permissions in the whole cluster that it needs to serve /metrics only to authorized clients.
 pub const METRICS_RIGHTS: &[Right] = &[
@@ -66,7 +65,7 @@ pub const METRICS_RIGHTS: &[Right] = &[
     right("authorization.k8s.io", "subjectaccessreviews", &["create"]),
 ];
 
-const LEASE: Right = right("coordination.k8s.io", "leases", &["create", "get", "patch", "watch"]);
+const LEASE: Right = right("coordination.k8s.io", "leases", &["create", "get", "patch"]);
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 const ADMISSION: &str = "admissionregistration.k8s.io";

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use workload_operator::client::{Preconditions, Propagation};
 use workload_operator::informer::{Error, Informer};
-use workload_operator::object::{Kind, Object};
+use workload_operator::object::{Kind, Object, ObjectKey};
 use workload_operator::reflector::{Observer, State};
 use workload_operator::shutdown::Shutdown;
 
 use serde_json::json;
 
 use super::{log, state};
-use crate::thing::{Thing, client, id, informer, key, pass, thing, until};
+use crate::thing::{Thing, client, id, informer, key, pass, poison, thing, until};
 use controller_machinery::testing::Server;
 
 #[tokio::test(start_paused = true)]
@@ -66,11 +66,11 @@ async fn a_late_handler_receives_the_store_including_own_writes() {
     assert_eq!(*late.lock(), ["+a/y"]);
 }
 
-/// Kills the reflector's task at the first event.
+/// Kills the reflector's task at the first undecodable object.
 struct Deadly;
 
 impl Observer for Deadly {
-    fn event(&self, _: &Kind) {
+    fn decode_error(&self, _: &Kind, _: &ObjectKey, _: &str) {
         unreachable!("the task dies");
     }
 }
@@ -83,7 +83,7 @@ async fn a_dead_task_is_an_error_and_a_state() {
     let running = informer.clone();
     let ends = tokio::spawn(async move { running.run(Shutdown::manual()).await });
     informer.synced().await;
-    model.put(&id("a", "x"), thing(1));
+    model.put(&id("a", "x"), poison());
     let error = ends.await.unwrap().unwrap_err();
     assert!(matches!(error, Error::Died { .. }), "{error}");
     assert!(informer.health().iter().all(|(_, health)| health.state == State::Dead));

@@ -81,8 +81,6 @@ pub(super) struct Candidate {
     newest: ResourceVersion,
     /// The time of the next step.
     due: Duration,
-    /// True while a watch reports changes of the Lease, so that it is read only when it may have expired.
-    watched: bool,
     giving_up: bool,
     rng: Rng,
 }
@@ -132,14 +130,9 @@ impl Candidate {
             not_before: Duration::ZERO,
             newest: ResourceVersion::UNKNOWN,
             due: Duration::ZERO,
-            watched: false,
             giving_up: false,
             rng,
         }
-    }
-
-    pub(super) fn config(&self) -> &Config {
-        &self.config
     }
 
     /// Returns the end of this process's permission to write, if it has one.
@@ -313,46 +306,6 @@ impl Candidate {
         false
     }
 
-    /// Records that a watch of the Lease was opened or has ended.
-    pub(super) fn watched(&mut self, watched: bool, now: Duration) {
-        self.watched = watched;
-        if !watched {
-            let look = now + self.jittered(1.0);
-            self.due = self.due.min(look);
-        }
-    }
-
-    /// Handles the Lease in a watch at `now`. It counts as a read if it is newer than the known one. A watch can
-    /// lag, so an unknown or apparently absent Lease must be read. Returns whether it was new.
-    pub(super) fn shown(
-        &mut self,
-        now: Duration,
-        record: Record,
-        version: ResourceVersion,
-        uid: Uid,
-    ) -> bool {
-        let known = match &self.seen {
-            Seen::Lease { version, .. } => *version,
-            Seen::Nothing | Seen::Absent => return false,
-        };
-        if self.asked.is_some() || !version.is_newer_than(known) {
-            return false;
-        }
-        let (held, until, due) = (self.holds(), self.until, self.due);
-        self.asked = Some((Asked::Read, now));
-        self.answered(now, Answer::Lease(record, version, uid));
-        if held && self.holds() && self.until == until {
-            // Another client has edited the lease of this process. An immediate renewal could provoke the next edit.
-            self.due = due;
-        }
-        true
-    }
-
-    /// Schedules a read of the Lease now.
-    pub(super) fn look(&mut self, now: Duration) {
-        self.due = self.due.min(now);
-    }
-
     /// Returns the time at which the unanswered write of this record and version was sent. A read can return an
     /// older state that looks the same, if a wall clock stands still. So the version must be newer than all that was
     /// known then.
@@ -378,8 +331,6 @@ impl Candidate {
                     }
                     Claim::Mine if asked != Asked::Read => now + self.config.renewal(),
                     Claim::Mine | Claim::Free => now,
-                    // If the watch has died silently, the write conflicts.
-                    Claim::TakenUntil(until) if self.watched => until,
                     Claim::TakenUntil(until) => until.min(look),
                 }
             }

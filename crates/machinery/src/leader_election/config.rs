@@ -14,7 +14,7 @@ pub struct Config {
     /// [`Config::validity`], which is shorter with the other defaults.
     pub renew_deadline: Duration,
     /// Pause between two renewals ([`Config::renewal`] is shorter for a short lease), and between two reads of
-    /// another process's lease without a watch. Default 2 s.
+    /// another process's lease. Default 2 s.
     pub retry_period: Duration,
     /// Time limit of a write after the check of its permission. No other process writes before it has elapsed. Default
     /// 2 s.

@@ -1,19 +1,17 @@
 //! The elector, which executes the candidate's decisions.
 
-use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use fastrand::Rng;
-use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
 use super::candidate::{Answer, Candidate, Step};
 use super::clock::Clock;
 use super::config::{Config, ConfigError};
 use super::leadership::{Leadership, Observer, Phase, Status};
-use super::wire::{Api, Shown};
+use super::wire::Api;
 use crate::client::{Client, Error};
 use crate::object::ObjectKey;
 
@@ -24,14 +22,10 @@ const GIVE_UP: Duration = Duration::from_secs(4);
 const FORMER: &str =
     "the lease was deleted or edited: its last holder may still write, so this process waits";
 
-/// Pause before a forbidden watch is retried.
-const UNWATCHABLE: Duration = Duration::from_secs(60);
-
 /// An elector, which takes part in the election while it runs.
 #[must_use = "the process takes no part in the election until the elector runs"]
 pub struct Elector {
     lease: ObjectKey,
-    identity: String,
     candidate: Candidate,
     clock: Arc<dyn Clock>,
     observer: Arc<dyn Observer>,
@@ -63,10 +57,9 @@ pub fn new(
     config.validate()?;
     let identity = format!("{host}_{:032x}", fastrand::u128(..));
     let leadership = Leadership::new(clock.clone(), config.in_flight);
-    let candidate = Candidate::new(config, identity.clone(), Rng::new());
+    let candidate = Candidate::new(config, identity, Rng::new());
     let elector = Elector {
         lease,
-        identity,
         candidate,
         clock,
         observer,
@@ -82,16 +75,6 @@ pub fn new(
 // === impl Elector ===
 
 impl Elector {
-    /// Returns the `holderIdentity` of this process.
-    pub fn identity(&self) -> &str {
-        &self.identity
-    }
-
-    /// Returns the key of the Lease.
-    pub fn lease(&self) -> &ObjectKey {
-        &self.lease
-    }
-
     /// Takes part in the election until `stop`, then releases the lease if this process holds it. `stop` must complete
     /// after the workers have drained, because nothing can be written from then on.
     ///
@@ -100,22 +83,7 @@ impl Elector {
         self.run_with(&client, stop).await;
     }
 
-    pub(super) async fn run_with(self, api: &impl Api, stop: impl Future<Output = ()> + Send) {
-        let (sender, shown) = mpsc::unbounded_channel();
-        let (lease, config) = (self.lease.clone(), self.candidate.config().clone());
-        tokio::select! {
-            biased;
-            () = self.take_part(api, shown, stop) => {}
-            never = follow(api, &lease, &config, sender) => match never {},
-        }
-    }
-
-    async fn take_part(
-        mut self,
-        api: &impl Api,
-        mut shown: mpsc::UnboundedReceiver<Shown>,
-        stop: impl Future<Output = ()> + Send,
-    ) {
+    pub(super) async fn run_with(mut self, api: &impl Api, stop: impl Future<Output = ()> + Send) {
         let mut stop = std::pin::pin!(stop);
         loop {
             match self.candidate.next(self.clock.now(), crate::clock::now()) {
@@ -124,7 +92,6 @@ impl Elector {
                     biased;
                     () = &mut stop => break,
                     () = sleep(time.min(self.rest())) => {}
-                    Some(shown) = shown.recv() => self.shown(shown),
                 },
                 step => {
                     let (answer, error) = tokio::select! {
@@ -157,21 +124,6 @@ impl Elector {
             let failed = Answer::Failed { retry_after: Duration::ZERO };
             (failed, Some(Error::Deadline(deadline)))
         })
-    }
-
-    fn shown(&mut self, shown: Shown) {
-        let now = self.clock.now();
-        match shown {
-            Shown::Opened => self.candidate.watched(true, now),
-            Shown::Ended => self.candidate.watched(false, now),
-            Shown::Gone => self.candidate.look(now),
-            Shown::Lease(record, version, uid) => {
-                if self.candidate.shown(now, record, version, uid) {
-                    self.problem = None;
-                }
-                self.permit();
-            }
-        }
     }
 
     /// Sets the permission to the candidate's.
@@ -276,38 +228,6 @@ impl Elector {
             tracing::debug!(lease = %self.lease, "Could not give the lease up; it will expire");
         }
         self.publish();
-    }
-}
-
-/// Watches the Lease indefinitely, so that a standby notices its release at once. Without permission to watch, or
-/// while the watch cannot be opened, the Lease is read each [`Config::retry_period`].
-async fn follow(
-    api: &impl Api,
-    lease: &ObjectKey,
-    config: &Config,
-    shown: mpsc::UnboundedSender<Shown>,
-) -> Infallible {
-    let mut told = false;
-    loop {
-        // The receiver lives as long as the elector, which ends this task, too.
-        let ended = api.watch(lease, config.lease_duration, |it| drop(shown.send(it))).await;
-        drop(shown.send(Shown::Ended));
-        let pause = match ended {
-            Err(error) if error.is_forbidden() => {
-                if !std::mem::replace(&mut told, true) {
-                    let every = config.retry_period;
-                    tracing::info!(%lease, %error, "The lease cannot be watched and is read every {every:?}: \
-                        a standby takes over that much later; grant `watch` on leases");
-                }
-                UNWATCHABLE
-            }
-            Err(error) => {
-                tracing::debug!(%lease, %error, "The watch of the lease failed");
-                config.retry_period
-            }
-            Ok(()) => config.retry_period,
-        };
-        sleep(pause).await;
     }
 }
 

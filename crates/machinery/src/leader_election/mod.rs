@@ -13,10 +13,8 @@
 //! - A process that loses the lease stands by and can lead again. An unreachable API server only suspends
 //!   permission. The next acknowledged renewal restores it, unless another process has taken the lease.
 //! - On shutdown, [`Elector::run`] withdraws permission, waits until no unanswered write can be applied any more
-//!   ([`Config::in_flight`]), and then releases the lease. A standby that watches the lease takes it at once.
-//!   Without `watch` permission it polls, and takes it after [`Config::retry_period`] plus at most a fifth.
-//! - The election does not depend on its watch. A watch that lags or dies silently neither delays a takeover from a
-//!   dead leader nor permits one too early.
+//!   ([`Config::in_flight`]), and then releases the lease. A standby reads the lease, and takes it after
+//!   [`Config::retry_period`] plus at most a fifth.
 //!
 //! Design
 //! - Permission counts from the time a renewal was *sent*, once the API server has acknowledged it: by its response,

@@ -4,15 +4,11 @@ use std::future::Future;
 use std::time::Duration;
 
 use serde_json::json;
-use tokio::time::timeout;
 
 use super::candidate::{Answer, Step};
 use super::record::Record;
-use crate::client::{Client, Error, Scope, WatchEvent, WatchFrom};
-use crate::object::{Kind, Meta, Nothing, ObjectKey, Resource, ResourceVersion, Uid};
-
-/// Requested duration of a watch; client-go requests 5 to 10 minutes.
-const WATCH: Duration = Duration::from_secs(300);
+use crate::client::{Client, Error};
+use crate::object::{Kind, Meta, Nothing, ObjectKey, Resource};
 
 /// A Lease.
 #[derive(Debug, serde::Deserialize)]
@@ -32,28 +28,6 @@ pub(super) trait Api: Send + Sync {
         key: &ObjectKey,
         step: &Step,
     ) -> impl Future<Output = (Answer, Option<Error>)> + Send;
-
-    /// Watches the Lease, and forwards events, beginning with the opening. Returns when the watch has ended, or was
-    /// silent for `silence`.
-    fn watch(
-        &self,
-        key: &ObjectKey,
-        silence: Duration,
-        each: impl FnMut(Shown) + Send,
-    ) -> impl Future<Output = Result<(), Error>> + Send;
-}
-
-/// An event of the watch of the Lease.
-#[derive(Debug)]
-pub(super) enum Shown {
-    /// The watch was opened.
-    Opened,
-    /// The Lease.
-    Lease(Record, ResourceVersion, Uid),
-    /// The Lease was deleted.
-    Gone,
-    /// The watch has ended.
-    Ended,
 }
 
 impl Api for Client {
@@ -78,38 +52,6 @@ impl Api for Client {
             }
             Err(error) => (answer(&error), Some(error)),
         }
-    }
-
-    async fn watch(
-        &self,
-        key: &ObjectKey,
-        silence: Duration,
-        mut each: impl FnMut(Shown) + Send,
-    ) -> Result<(), Error> {
-        // With this selector, a Role for the named Lease suffices.
-        let scope = Scope {
-            namespace: Some(key.namespace().clone()),
-            fields: Some(format!("metadata.name={}", key.name())),
-            ..Scope::default()
-        };
-        let from = WatchFrom {
-            version: Some("0".to_owned()),
-            initial_events: false,
-            timeout: WATCH,
-            metadata_only: false,
-        };
-        let mut watch = Client::watch::<Lease>(self, &scope, &from).await?;
-        each(Shown::Opened);
-        while let Ok(Some(event)) = timeout(silence, watch.next()).await {
-            match event? {
-                WatchEvent::Added(lease) | WatchEvent::Modified(lease) => {
-                    each(Shown::Lease(lease.spec, lease.metadata.version, lease.metadata.uid));
-                }
-                WatchEvent::Deleted(_) | WatchEvent::Undecodable(_) => each(Shown::Gone),
-                WatchEvent::Bookmark { .. } => {}
-            }
-        }
-        Ok(())
     }
 }
 

@@ -15,12 +15,10 @@ use tokio::time::{sleep, timeout};
 
 use super::handlers::{Filter, Listen};
 use super::kinds::Synced;
-use super::lease_events::LeaseEvents;
 use super::wiring::WiringError;
 use super::{Error, Manager};
 use crate::client::{self, Client};
 use crate::controller::{Action, Problem, Program, Reconciler};
-use crate::events::Recorder;
 use crate::informer::Informer;
 use crate::leader_election::{self, Boottime, Config, Elector, Leadership};
 use crate::object::{InternedStr, Object, ObjectKey, Resource};
@@ -115,16 +113,6 @@ impl Manager {
 impl Election {
     pub(super) fn lead(&self) -> Lead {
         Lead { leadership: self.0.as_ref().map(|(leadership, ..)| leadership.clone()) }
-    }
-
-    /// Adds the Events of the lease, which end before the sink.
-    pub(super) fn before(&self, program: Program, recorder: &Recorder) -> Program {
-        let Some((leadership, elector, client)) = &self.0 else { return program };
-        let recorder = recorder.for_controller("leader-election");
-        let events = LeaseEvents::new(recorder, leadership.clone(), elector, client.clone());
-        program.task("the Events of the Lease", |stop| async move {
-            events.run(stop.requested()).await;
-        })
     }
 
     /// Adds the election, which releases the lease after the last write.

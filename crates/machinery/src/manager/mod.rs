@@ -47,7 +47,6 @@ mod status;
 mod writes;
 mod conditions;
 mod leading;
-mod lease_events;
 #[cfg(feature = "metrics")]
 mod observed;
 #[cfg(feature = "metrics")]
@@ -350,7 +349,6 @@ impl Manager {
             let reviews = || connect(self.client.clone());
             program = self.observed.serve(program, reviews).await?;
         }
-        program = election.before(program, &recorder);
         let shared = Shared {
             client: client.clone(),
             recorder,

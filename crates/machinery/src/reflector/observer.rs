@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use super::action::Reason;
-use super::state::State;
 
 use crate::object::{Kind, ObjectKey};
 
@@ -40,21 +39,11 @@ pub trait Observer: Send + Sync + 'static {
         let _ = kind;
     }
 
-    /// An object arrived over a watch.
-    fn event(&self, kind: &Kind) {
-        let _ = kind;
-    }
-
     /// An object became undecodable. Later undecodable versions of it are not reported until it was decodable, deleted
     /// or missing from a complete list. If thousands of objects are undecodable and lists fail, one can be reported
     /// again.
     fn decode_error(&self, kind: &Kind, key: &ObjectKey, why: &str) {
         let _ = (kind, key, why);
-    }
-
-    /// The state has changed.
-    fn state(&self, kind: &Kind, state: State) {
-        let _ = (kind, state);
     }
 }
 

@@ -1,11 +1,9 @@
-//! Reports of a reflector: the health handle, the observer, and lines in the log.
+//! Reports of a reflector: the health handle, and lines in the log.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::observer::Observer;
 use super::state::{HealthHandle, State};
 use crate::identity::Hints;
 use crate::object::{InternedStr, Kind, ResourceVersion};
@@ -20,7 +18,6 @@ pub(super) struct Report {
     kind: Kind,
     namespace: Option<InternedStr>,
     health: HealthHandle,
-    observer: Arc<dyn Observer>,
     hints: Hints,
     state: State,
     /// Start of the state.
@@ -36,21 +33,10 @@ impl Report {
         kind: Kind,
         namespace: Option<InternedStr>,
         health: HealthHandle,
-        observer: Arc<dyn Observer>,
         hints: Hints,
     ) -> Report {
         let (state, since) = (State::Starting, Instant::now());
-        Report {
-            kind,
-            namespace,
-            health,
-            observer,
-            hints,
-            state,
-            since,
-            failures: 0,
-            reported: false,
-        }
+        Report { kind, namespace, health, hints, state, since, failures: 0, reported: false }
     }
 
     pub(super) fn handle(&self) -> HealthHandle {
@@ -77,9 +63,6 @@ impl Report {
                 (health.state, health.since) = (state, since);
             }
         });
-        if changed {
-            self.observer.state(&self.kind, state);
-        }
     }
 
     fn log(&mut self, state: State, why: Option<&str>) {
@@ -155,6 +138,8 @@ impl Drop for Report {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use parking_lot::Mutex;
 
@@ -179,7 +164,7 @@ mod tests {
         }
 
         let (logged, health) = (LogBuffer::default(), HealthHandle::new(Instant::now()));
-        let mut report = Report::new(KIND, None, health, Arc::new(()), HINTS);
+        let mut report = Report::new(KIND, None, health, HINTS);
         let writer = logged.clone();
         // While only one subscriber exists, tracing asks the thread that registers a log call for
         // its subscriber. That can be the thread of another test, which has none.

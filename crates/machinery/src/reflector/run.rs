@@ -93,7 +93,7 @@ impl<V: Resource> Reflector<V> {
         let kind = V::kind();
         let feed = StoreFeed::new(writer, observer.clone(), health.clone(), kind);
         let hints = client.identity().remedies();
-        let report = Report::new(kind, scope.namespace.clone(), health, observer.clone(), hints);
+        let report = Report::new(kind, scope.namespace.clone(), health, hints);
         Reflector {
             client,
             scope,
@@ -214,7 +214,6 @@ impl<V: Resource> Reflector<V> {
         if let Operation::Watching(open) = operation {
             open.timing.items += 1;
         }
-        self.observer.event(&V::kind());
         if self.machine.is_staging() {
             self.feed.lock().stage(event);
         } else if self.machine.is_news(version) || event.is_deletion() {

@@ -1,13 +1,14 @@
 //! The objects of a store and their indexes.
 
 use std::borrow::Borrow;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashSet;
 
 use crate::object::{InternedStr, KeyHasher, Object, ObjectKey, Resource};
 
@@ -41,12 +42,12 @@ pub(super) struct Indexes<V> {
     panics: AtomicU64,
 }
 
-/// Objects by key and by index. Per index, every object is in the posting of each of its values, and nowhere else.
+/// Objects by key and by index. Per index, every object is under each of its values, and nowhere else.
 #[derive(Debug)]
 pub(super) struct Objects<V> {
     by_key: HashSet<ByKey<V>, KeyHasher>,
     /// One per index.
-    postings: Vec<HashMap<InternedStr, Posting<V>>>,
+    postings: Vec<Postings<V>>,
     indexes: Arc<Indexes<V>>,
 }
 
@@ -54,14 +55,8 @@ pub(super) struct Objects<V> {
 #[derive(Debug)]
 struct ByKey<V>(Arc<V>);
 
-/// The objects that an index has under one value.
-#[derive(Debug)]
-enum Posting<V> {
-    /// The usual case, such as an owner's only Deployment; needs no allocation.
-    One(Arc<V>),
-    /// Several, by key. Boxed, because it would otherwise double the size of every posting.
-    Several(Box<HashSet<ByKey<V>, KeyHasher>>),
-}
+/// The objects of an index, by value and key.
+type Postings<V> = BTreeMap<(InternedStr, ObjectKey), Arc<V>>;
 
 // === impl Index ===
 
@@ -198,7 +193,7 @@ impl<V> Clone for Objects<V> {
 
 impl<V: Object> Objects<V> {
     pub(super) fn new(indexes: Arc<Indexes<V>>) -> Objects<V> {
-        let postings = indexes.all.iter().map(|_| HashMap::new()).collect();
+        let postings = indexes.all.iter().map(|_| BTreeMap::new()).collect();
         Objects { by_key: HashSet::default(), postings, indexes }
     }
 
@@ -222,17 +217,11 @@ impl<V: Object> Objects<V> {
     pub(super) fn insert(&mut self, object: &Arc<V>) -> Option<Arc<V>> {
         let before = self.by_key.replace(ByKey(object.clone())).map(|object| object.0);
         for (at, postings) in self.postings.iter_mut().enumerate() {
-            let values = self.indexes.values(at, object);
             for value in before.iter().flat_map(|before| self.indexes.values(at, before)) {
-                if !values.contains(&value) {
-                    remove(postings, &value, object.key());
-                }
+                postings.remove(&(value, object.key().clone()));
             }
-            for value in values {
-                match postings.get_mut(&value) {
-                    Some(posting) => posting.insert(object.clone()),
-                    None => drop(postings.insert(value, Posting::One(object.clone()))),
-                }
+            for value in self.indexes.values(at, object) {
+                postings.insert((value, object.key().clone()), object.clone());
             }
         }
         before
@@ -245,7 +234,7 @@ impl<V: Object> Objects<V> {
         }
         for (at, postings) in self.postings.iter_mut().enumerate() {
             for value in self.indexes.values(at, &object) {
-                remove(postings, &value, key);
+                postings.remove(&(value, key.clone()));
             }
         }
         Some(object)
@@ -253,70 +242,16 @@ impl<V: Object> Objects<V> {
 
     /// Calls `each` with the objects that the index at this position has under `value`.
     pub(super) fn under(&self, at: usize, value: &str, each: &mut dyn FnMut(&Arc<V>)) {
-        match self.postings.get(at).and_then(|postings| postings.get(value)) {
-            Some(Posting::One(object)) => each(object),
-            Some(Posting::Several(objects)) => objects.iter().for_each(|object| each(&object.0)),
-            None => {}
-        }
-    }
-}
-
-/// Removes the object with this key from the posting of `value`.
-fn remove<V: Object>(
-    postings: &mut HashMap<InternedStr, Posting<V>>,
-    value: &InternedStr,
-    key: &ObjectKey,
-) {
-    if postings.get_mut(value).is_some_and(|posting| posting.remove(key)) {
-        postings.remove(value);
-        if has_spare_room(postings.len(), postings.capacity()) {
-            postings.shrink_to(2 * postings.len());
-        }
+        let first = (InternedStr::new(value), ObjectKey::new("", ""));
+        let from_first = self.postings.get(at).into_iter().flat_map(|all| all.range(&first..));
+        let of_value = from_first.take_while(|((found, _), _)| *found == first.0);
+        of_value.for_each(|(_, object)| each(object));
     }
 }
 
 /// Returns whether to shrink a table, to a capacity of twice its length.
 pub(super) fn has_spare_room(len: usize, capacity: usize) -> bool {
     capacity > 14 && len * 8 < capacity
-}
-
-// === impl Posting ===
-
-impl<V> Clone for Posting<V> {
-    fn clone(&self) -> Posting<V> {
-        match self {
-            Posting::One(object) => Posting::One(object.clone()),
-            Posting::Several(objects) => Posting::Several(objects.clone()),
-        }
-    }
-}
-
-impl<V: Object> Posting<V> {
-    /// Adds an object, or replaces one of the same key.
-    fn insert(&mut self, object: Arc<V>) {
-        match self {
-            Posting::One(one) if one.key() == object.key() => *one = object,
-            Posting::One(one) => {
-                let both = [one.clone(), object].map(ByKey);
-                *self = Posting::Several(Box::new(both.into_iter().collect()));
-            }
-            Posting::Several(objects) => drop(objects.replace(ByKey(object))),
-        }
-    }
-
-    /// Removes the object with this key; returns whether the posting is empty.
-    fn remove(&mut self, key: &ObjectKey) -> bool {
-        let Posting::Several(objects) = self else {
-            return matches!(self, Posting::One(one) if one.key() == key);
-        };
-        objects.remove(key);
-        if objects.len() == 1 {
-            let last = objects.drain().next();
-            last.map(|last| *self = Posting::One(last.0)).is_none()
-        } else {
-            objects.is_empty()
-        }
-    }
 }
 
 #[cfg(test)]
@@ -337,9 +272,7 @@ mod tests {
     fn an_emptied_table_releases_its_memory() {
         let index = Index::new("name", |thing: &Thing, each| each(thing.key().name().clone()));
         let mut objects = Objects::new(Arc::new(Indexes::new(vec![index])));
-        let room = |objects: &Objects<Thing>| {
-            objects.by_key.allocation_size() + objects.postings[0].allocation_size()
-        };
+        let room = |objects: &Objects<Thing>| objects.by_key.allocation_size();
         (0..20_000).for_each(|i: u64| drop(objects.insert(&Arc::new(thing(&i.to_string(), 1, 1)))));
         let full = room(&objects);
         for i in 0..19_900 {
@@ -354,7 +287,7 @@ mod tests {
         fn objects_behave_like_a_map_without_duplicate_postings(
             steps in prop::collection::vec((0u8..40, 0u8..3), 0..200)
         ) {
-            let (mut objects, mut model) = (objects(), std::collections::BTreeMap::new());
+            let (mut objects, mut model) = (objects(), BTreeMap::new());
             for (version, (name, step)) in (1..).zip(steps) {
                 let key = ObjectKey::new("ns", name.to_string());
                 if step > 0 {

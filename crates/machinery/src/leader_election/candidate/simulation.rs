@@ -64,27 +64,9 @@ struct Process {
 
 enum Event {
     Wake(usize),
-    Arrive {
-        process: usize,
-        request: u64,
-        step: Step,
-        stale: bool,
-        back: Option<f64>,
-    },
-    Answer {
-        process: usize,
-        request: u64,
-        answer: Answer,
-    },
-    TimeOut {
-        process: usize,
-        request: u64,
-    },
-    /// The process's watch shows a state of the Lease, perhaps an old one.
-    Shown {
-        process: usize,
-        answer: Answer,
-    },
+    Arrive { process: usize, request: u64, step: Step, stale: bool, back: Option<f64> },
+    Answer { process: usize, request: u64, answer: Answer },
+    TimeOut { process: usize, request: u64 },
     Fault,
 }
 
@@ -163,10 +145,8 @@ impl Simulation {
     fn start_process(&mut self) {
         let name = self.processes.len();
         let seed = self.rng.u64(..);
-        let mut candidate =
+        let candidate =
             Candidate::new(self.config.clone(), format!("p{name}"), Rng::with_seed(seed));
-        // Some watches end unnoticed.
-        candidate.watched(self.rng.bool(), Duration::ZERO);
         self.processes.push(Process {
             candidate,
             clock: LocalClock::new(&mut self.rng, self.world.ratio),
@@ -186,7 +166,6 @@ impl Simulation {
         let process = match &event {
             Event::Wake(process)
             | Event::Answer { process, .. }
-            | Event::Shown { process, .. }
             | Event::TimeOut { process, .. } => Some(*process),
             Event::Arrive { .. } | Event::Fault => None,
         };
@@ -205,7 +184,6 @@ impl Simulation {
             Event::Arrive { process, request, step, stale, back } => {
                 let answer =
                     if stale { self.server.stale(&mut self.rng) } else { self.server.serve(step) };
-                self.show();
                 if let Some(back) = back {
                     self.at(self.now + back, Event::Answer { process, request, answer });
                 }
@@ -215,36 +193,7 @@ impl Simulation {
                 let retry_after = Duration::ZERO;
                 self.answer(process, request, Answer::Failed { retry_after });
             }
-            Event::Shown { process, answer } => self.shown(process, answer),
-            Event::Fault => {
-                self.fault();
-                self.show();
-            }
-        }
-    }
-
-    /// The watches show a new state of the Lease, late or never.
-    fn show(&mut self) {
-        let Some(answer) = self.server.news() else { return };
-        let calm = self.now > FAULTS;
-        for process in 0..self.processes.len() {
-            let after = match self.rng.u8(..20) {
-                _ if calm => 0.01,
-                0..10 => 0.001 + 0.05 * self.rng.f64(),
-                10..15 => 10.0 * self.rng.f64(),
-                _ => continue,
-            };
-            let answer = answer.clone();
-            self.at(self.now + after, Event::Shown { process, answer });
-        }
-    }
-
-    fn shown(&mut self, process: usize, answer: Answer) {
-        let (local, _) = self.clocks(process);
-        let it = &mut self.processes[process];
-        if let (Answer::Lease(record, version, uid), None) = (answer, it.request) {
-            it.candidate.shown(local, record, version, uid);
-            self.decided(process);
+            Event::Fault => self.fault(),
         }
     }
 

@@ -13,14 +13,12 @@ pub(super) struct Server {
     /// All states of the Lease so far; the last is the current one. Never empty.
     history: Vec<Lease>,
     version: u64,
-    /// Number of states that the watches have shown.
-    shown: usize,
 }
 
 impl Server {
     /// With a Lease without a holder.
     pub(super) fn new() -> Server {
-        Server { history: vec![Some((Record::default(), 1, uid(1)))], version: 1, shown: 1 }
+        Server { history: vec![Some((Record::default(), 1, uid(1)))], version: 1 }
     }
 
     pub(super) fn lease(&self) -> &Lease {
@@ -58,12 +56,6 @@ impl Server {
         let same = self.lease().as_ref().map(|(_, _, uid)| *uid);
         let uid = same.unwrap_or_else(|| uid(self.version));
         self.history.push(record.map(|record| (record, self.version, uid)));
-    }
-
-    /// The current state, once per state.
-    pub(super) fn news(&mut self) -> Option<Answer> {
-        let before = std::mem::replace(&mut self.shown, self.history.len());
-        (before < self.shown).then(|| answer(self.lease()))
     }
 
     /// Answers a read with a state that may be over.
