@@ -126,9 +126,7 @@ async fn program(args: RunArgs, spans: Spans) -> Result<Program, Error> {
         observer: metrics.clone(),
         ..client::Options::new(IDENTITY)
     };
-    // All clients derive from this one, so that a credential plugin runs only once.
-    let ungated = Client::new(config, options.clone())?;
-    ungated.log_in().await?;
+    let ungated = Client::new(config, options.clone()).await?;
     let namespaces = &args.workloads.namespaces;
     let controllers = args.workloads.controllers();
     let served = if namespaces.is_empty() { "all".to_owned() } else { namespaces.join(",") };

@@ -314,8 +314,7 @@ impl ConnectionArgs {
     pub(crate) async fn client_and_namespace(&self) -> Result<(Client, String), Error> {
         let config = self.config().await?;
         let namespace = config.namespace().to_owned();
-        let client = Client::new(config, Options::new(IDENTITY))?;
-        client.log_in().await?;
+        let client = Client::new(config, Options::new(IDENTITY)).await?;
         Ok((client, namespace))
     }
 }

@@ -336,7 +336,7 @@ async fn a_client_of_kube_carries_a_manager() {
             let client = client.clone();
             async move { client.send(request.map(kube::client::Body::from)).await }
         });
-        Ok(Client::from_service(service, options))
+        Client::from_service(service, options)
     };
     let manager = Manager::new("over-kube").namespaces([world.namespace.clone()]);
     let copy = |map: Arc<ConfigMap>, cx: Context<ConfigMap>| async move {

@@ -194,7 +194,7 @@ fn absent(value: &Value) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_delete_reports_for_every_kind_whether_the_object_remains() {
     let config = client::config(Some(plane().await.kubeconfig()), None).await.unwrap();
-    let real = Client::new(config, Options::default()).unwrap();
+    let real = Client::new(config, Options::default()).await.unwrap();
     let model = Client::from_service(Server::new(1), Options::default());
     for server in [real, model] {
         assert_eq!(deleted::<Service>(&server, "gone", json!(null)).await, Deletion::Deleted);
@@ -248,7 +248,7 @@ workload_operator::view!(Backup: Kind::namespaced("nobody.example.com", "v1", "B
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unserved_kind_is_distinguished_from_a_missing_object() {
     let config = client::config(Some(plane().await.kubeconfig()), None).await.unwrap();
-    let real = Client::new(config, Options::default()).unwrap();
+    let real = Client::new(config, Options::default()).await.unwrap();
     let key = ObjectKey::new(NAMESPACES[0], "none");
     let body = json!({"apiVersion": "nobody.example.com/v1", "kind": "Backup",
         "metadata": {"name": "none"}});

@@ -29,7 +29,8 @@ async fn discover(name: &str) -> Result<Kind, String> {
         _ => return Err("usage: any GROUP/VERSION/KIND".to_owned()),
     };
     let config = client::config(None, None).await.map_err(|error| error.to_string())?;
-    let client = Client::new(config, Options::default()).map_err(|error| error.to_string())?;
+    let client =
+        Client::new(config, Options::default()).await.map_err(|error| error.to_string())?;
     client.discover(group, version, kind).await.map_err(|error| error.to_string())
 }
 

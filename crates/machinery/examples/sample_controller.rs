@@ -185,7 +185,7 @@ async fn main() -> Result<(), ExitError> {
     tracing_subscriber::fmt().with_writer(stderr).with_ansi(colors).init();
     let Args { kubeconfig, workers, namespaces } = Args::parse();
     let config = client::config(kubeconfig.as_deref(), None).await?;
-    let client = Client::new(config, client::Options::new(IDENTITY))?;
+    let client = Client::new(config, client::Options::new(IDENTITY)).await?;
     let (recorder, sink) = events::new(IDENTITY, "foo", Arc::new(()));
 
     let mut program = Program::new();

@@ -17,7 +17,7 @@ controller_machinery::view!(Pod: Kind::namespaced("", "v1", "Pod", "pods"));
 
 #[tokio::main]
 async fn main() -> Result<(), ExitError> {
-    let client = Client::new(client::config(None, None).await?, Options::default())?;
+    let client = Client::new(client::config(None, None).await?, Options::default()).await?;
     let pods = Informer::<Pod>::builder(client).namespaces(std::env::args().skip(1));
     let pods = pods.metadata_only().build();
     pods.handle(|delta, _| match delta {

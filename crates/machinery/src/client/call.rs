@@ -6,9 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::{Request, Response};
+use http::header::USER_AGENT;
+use http::{HeaderValue, Request, Response};
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
+use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 use tower::{BoxError, Service, ServiceExt};
 use tracing::Span;
@@ -16,10 +18,9 @@ use tracing::field::{Empty, display};
 
 use super::config::Config;
 use super::connectivity::Connectivity;
-use super::exec::Plugin;
 use super::options::Options;
 use super::query::Url;
-use super::transport::{self, Answer, Endpoint, HttpService, Permit};
+use super::transport::{self, Answer, HttpService, Permit};
 use super::warnings::Warnings;
 use super::{Error, MAX_OBJECT, status};
 use crate::identity::Identity;
@@ -38,8 +39,9 @@ pub struct Client {
 
 struct Shared {
     wire: HttpService,
-    /// `None` over a service.
-    endpoint: Option<Endpoint>,
+    /// The host and port of the API server's URL. `None` over a service.
+    address: Option<String>,
+    agent: HeaderValue,
     options: Options,
     warnings: Warnings,
 }
@@ -58,44 +60,33 @@ pub(super) struct ObservedCall<'a> {
 // === impl Client ===
 
 impl Client {
-    /// Creates a client for the API server of `config`, without connecting or running a credential plugin. kube's
-    /// own retries (`config.default_retry`) are not used.
+    /// Creates a client for the API server of `config`, without connecting. kube's own retries
+    /// (`config.default_retry`) are not used. Waits for a credential plugin, if any, without a time limit.
     ///
     /// # Errors
-    /// [`Error::Config`]: unusable certificates, credentials or proxy.
-    pub fn new(config: impl Into<Config>, options: Options) -> Result<Client, Error> {
-        let endpoint = Endpoint::to(config.into().0)?;
-        Ok(Client::over(endpoint.connect(&options.identity)?, Some(endpoint), options))
-    }
-
-    /// Creates a client with the same credentials, its own connections and other options. A credential plugin runs
-    /// once for both.
-    ///
-    /// # Errors
-    /// As [`Client::new`].
-    pub fn sibling(&self, options: Options) -> Result<Client, Error> {
-        let endpoint = self.shared.endpoint.clone();
-        let wire = match &endpoint {
-            Some(endpoint) => endpoint.connect(&options.identity)?,
-            None => self.shared.wire.clone(),
+    /// [`Error::Config`]: unusable certificates, credentials or proxy, or a plugin that fails.
+    pub async fn new(config: impl Into<Config>, options: Options) -> Result<Client, Error> {
+        let config = config.into().0;
+        let address = config.cluster_url.authority().map(ToString::to_string);
+        let plugin = config.auth_info.exec.as_ref().and_then(|exec| exec.command.clone());
+        let wire = match plugin {
+            None => transport::connect(config)?,
+            Some(plugin) => {
+                tracing::info!("Running the credential plugin {plugin}");
+                let (send, connected) = oneshot::channel();
+                // Not a blocking task: a runtime would wait for it when the program ends.
+                std::thread::spawn(move || send.send(transport::connect(config)));
+                let ended = Error::Config(format!("the credential plugin {plugin} was not run"));
+                connected.await.unwrap_or(Err(ended))?
+            }
         };
-        Ok(Client::over(wire, endpoint, options))
+        Ok(Client::over(wire, address, options))
     }
 
-    /// Waits until a credential plugin, if any, has finished, without a time limit. Calls themselves wait only
-    /// briefly, because they have deadlines.
-    ///
-    /// # Errors
-    /// [`Error::Credentials`] if the plugin failed.
-    pub async fn log_in(&self) -> Result<(), Error> {
-        match self.plugin() {
-            Some(plugin) => plugin.answered().await,
-            None => Ok(()),
-        }
-    }
-
-    fn plugin(&self) -> Option<&Plugin> {
-        self.shared.endpoint.as_ref().and_then(Endpoint::plugin)
+    /// Returns a client with the same credentials and connections, and other options.
+    #[must_use]
+    pub fn sibling(&self, options: Options) -> Client {
+        Client::over(self.shared.wire.clone(), self.shared.address.clone(), options)
     }
 
     /// Creates a client over any service, such as an API server in memory. Each request has a complete body; its URL is
@@ -126,11 +117,13 @@ impl Client {
         B: hyper::body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        Client::over(transport::wire(service, &options.identity), None, options)
+        Client::over(transport::wire(service), None, options)
     }
 
-    fn over(wire: HttpService, endpoint: Option<Endpoint>, options: Options) -> Client {
-        let shared = Shared { wire, endpoint, options, warnings: Warnings::default() };
+    fn over(wire: HttpService, address: Option<String>, options: Options) -> Client {
+        let agent = options.identity.user_agent();
+        let agent = HeaderValue::try_from(agent).expect("it is visible ASCII");
+        let shared = Shared { wire, address, agent, options, warnings: Warnings::default() };
         let shared = Arc::new(shared);
         Client { shared, has_written: None }
     }
@@ -216,24 +209,19 @@ impl Client {
     /// sets its code in `observe`.
     pub(super) async fn open(
         &self,
-        request: Request<Bytes>,
+        mut request: Request<Bytes>,
         observe: &mut ObservedCall<'_>,
     ) -> Result<Response<Answer>, Error> {
         let connectivity = self.connectivity();
         let permit = request.extensions().get::<Permit>().cloned();
-        let answered = async {
-            if let Some(plugin) = self.plugin() {
-                plugin.ready().await?;
-            }
-            let address = self.shared.endpoint.as_ref().and_then(Endpoint::address);
-            let answer = self.shared.wire.clone().oneshot(request).await;
-            answer.map_err(|error| Error::transport(error).at(address))
-        };
-        let answer = observe.by_deadline(answered).await.flatten();
-        let answer = answer.inspect_err(|error| {
-            // Neither a write that this process withdrew nor a credential plugin is a failure of the API server.
-            let is_of_server = matches!(error, Error::Transport { .. } | Error::Deadline(_));
-            if is_of_server && permit.is_none_or(|permit| permit.refused().is_none()) {
+        request.headers_mut().insert(USER_AGENT, self.shared.agent.clone());
+        let answer = observe.by_deadline(self.shared.wire.clone().oneshot(request)).await;
+        let answer = answer.and_then(|answer| {
+            answer.map_err(|error| Error::transport(error).at(self.shared.address.as_deref()))
+        });
+        let answer = answer.inspect_err(|_| {
+            // A write that this process withdrew is no failure of the API server.
+            if permit.is_none_or(|permit| permit.refused().is_none()) {
                 connectivity.failed();
             }
         })?;

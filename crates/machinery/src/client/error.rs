@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use kube::client::AuthError;
 use serde::de::DeserializeOwned;
 use serde_json::error::Category;
 
-use super::proxy::NoTunnel;
 use super::text::one_line;
 use crate::identity::Identity;
 use crate::object::Kind;
@@ -73,9 +73,6 @@ pub enum Error {
         /// The beginning of the response, at most 200 bytes. Of JSON only the size: it can contain secrets.
         excerpt: String,
     },
-    /// The request was not sent for lack of credentials: a plugin failed or is still running.
-    #[error("no credentials: {0}")]
-    Credentials(String),
     /// The request cannot be built.
     #[error("the request cannot be made: {0}")]
     Request(String),
@@ -107,8 +104,10 @@ impl Error {
         while let Some(inner) = innermost.source() {
             innermost = inner;
         }
-        if let Some(no_tunnel) = find::<NoTunnel>(&*source) {
-            return Error::Transport { root: no_tunnel.to_string(), source };
+        if let Some(failed) = find::<AuthError>(&*source) {
+            // The complete error contains the output of the plugin, and so perhaps a token.
+            let root = of_plugin(failed);
+            return Error::Transport { source: root.clone().into(), root };
         }
         Error::Transport { root: innermost.to_string(), source }
     }
@@ -269,6 +268,19 @@ impl Error {
     pub fn is_namespace_terminating(&self) -> bool {
         matches!(self, Error::Api { code: 403, causes, .. }
             if causes.iter().any(|cause| cause.reason == "NamespaceTerminating"))
+    }
+}
+
+/// Returns why there are no credentials, without the output of a plugin.
+fn of_plugin(error: &AuthError) -> String {
+    match error {
+        AuthError::AuthExecRun { out, .. } => {
+            format!("the credential plugin failed: {}", out.status)
+        }
+        AuthError::AuthExecParse(_) => {
+            "the credential plugin's output is not understood".to_owned()
+        }
+        other => other.to_string(),
     }
 }
 

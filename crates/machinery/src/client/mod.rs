@@ -18,16 +18,15 @@
 //!   error.
 //! - An object that does not fit its view becomes [`Undecodable`]; others are unaffected.
 //! - Dropping a call cancels it. [`Watch::next`] can be dropped and called again without losing an event.
-//! - A token or client certificate in a file is reread within a minute, and immediately after a 401, regardless of
-//!   wall clock changes. So is the CA of a pod's API server, except after a 401.
-//! - A credential plugin runs in its own task, once for all sibling clients ([`Client::sibling`]): at the first
-//!   call, shortly before its credential expires, and after a 401. No call's deadline ends it. A call that waits for
-//!   it fails after a short time with [`Error::Credentials`].
+//! - A token in a file is reread within a minute, regardless of wall clock changes. So is the CA of a pod's API server.
+//! - A credential plugin runs when the client is created, and again a minute before its token expires.
 //! - The client uses the proxy of the kubeconfig (`proxy-url`). Without one, it uses the proxy of `HTTPS_PROXY` unless
 //!   `NO_PROXY` excludes the server, also in a pod: [`config`].
 //! - No error, log line or `Debug` output contains a token.
 //!
 //! Caveats
+//! - Client certificates, in files or from a plugin, and tokens of a plugin without an expiry are read once.
+//! - A call that needs a new token waits for the plugin within its own deadline.
 //! - The client uses HTTP/1.1. Each watch and each concurrent call has its own connection. Idle connections are reused.
 //! - A proxy URL has the scheme `http`, `https` or `socks5`. An HTTP proxy must allow CONNECT. The certificate of an
 //!   `https` proxy is verified like that of the API server: by the CA of the kubeconfig if it has one, as in client-go.
@@ -40,7 +39,6 @@ mod options;
 mod connectivity;
 mod config;
 mod token;
-mod exec;
 mod proxy;
 mod transport;
 mod query;

@@ -1,8 +1,5 @@
 //! The proxy of the API server: its selection, and the tunnel through it.
 
-use std::fmt;
-use std::sync::{Arc, OnceLock};
-
 use http::Uri;
 use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
 use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
@@ -10,7 +7,7 @@ use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use kube::client::ConfigExt;
 use kube::config::AuthInfo;
 use tower::util::BoxCloneSyncService;
-use tower::{BoxError, ServiceExt, service_fn};
+use tower::{BoxError, ServiceExt};
 
 use super::Error;
 use super::socket::{self, Socket};
@@ -21,22 +18,6 @@ const EXCEPTIONS: [&str; 2] = ["no_proxy", "NO_PROXY"];
 
 /// A service that connects to an API server, directly or through a tunnel.
 pub(super) type Connector = BoxCloneSyncService<Uri, MaybeHttpsStream<Socket>, BoxError>;
-
-/// The reason why a tunnel could not be opened.
-#[derive(Debug)]
-pub(super) struct NoTunnel {
-    /// The proxy and its source.
-    proxy: String,
-    why: String,
-}
-
-impl fmt::Display for NoTunnel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} gives no tunnel: {}", self.proxy, self.why)
-    }
-}
-
-impl std::error::Error for NoTunnel {}
 
 /// Reads an environment variable, for [`of_environment`].
 pub(super) fn variable(name: &str) -> Option<String> {
@@ -108,15 +89,6 @@ fn is_socks(scheme: &str) -> bool {
     matches!(scheme, "socks5" | "socks5h")
 }
 
-/// Returns the source of the setting of this proxy, for messages.
-fn origin(proxy: &Uri, variable: impl Fn(&str) -> Option<String>) -> &'static str {
-    let named = |name: &&str| {
-        let value: Option<Uri> = variable(name).and_then(|value| value.trim().parse().ok());
-        value.as_ref() == Some(proxy)
-    };
-    VARIABLES.into_iter().find(named).unwrap_or("proxy-url of the kubeconfig")
-}
-
 /// Returns the connector of `config`, through its proxy if it has one.
 ///
 /// # Errors
@@ -126,15 +98,21 @@ pub(super) fn connector(config: &kube::Config, tcp: socket::Connector) -> Result
         let direct = tcp.map_response(MaybeHttpsStream::Http).map_err(BoxError::from);
         return Ok(BoxCloneSyncService::new(direct));
     };
-    let named = origin(proxy, variable);
-    let intercept = intercept(proxy, named)?;
+    let intercept = intercept(proxy, "proxy-url")?;
     let uri = intercept.uri();
     let (scheme, host) = (uri.scheme_str().unwrap_or_default(), uri.host().unwrap_or_default());
     let port = uri.port().map(|port| format!(":{port}")).unwrap_or_default();
-    let name = format!("the proxy {scheme}://{host}{port} ({named})");
+    let name = format!("the proxy {scheme}://{host}{port}");
+    let no_tunnel = move |error: &(dyn std::error::Error + 'static)| -> BoxError {
+        format!("{name} gives no tunnel: {}", innermost(error)).into()
+    };
     if is_socks(scheme) {
-        let connect = Socks { proxy: with_port(uri)?, name: name.into(), intercept, tcp };
-        return Ok(BoxCloneSyncService::new(service_fn(move |server| connect.clone().to(server))));
+        let mut tunnel = SocksV5::new(with_port(uri)?, tcp);
+        if let Some((user, password)) = intercept.raw_auth() {
+            tunnel = tunnel.with_auth(user.to_owned(), password.to_owned());
+        }
+        let tunnel = tunnel.map_response(MaybeHttpsStream::Http);
+        return Ok(BoxCloneSyncService::new(tunnel.map_err(move |error| no_tunnel(&error))));
     }
     // As in client-go, a proxy with TLS is verified like the API server, but does not receive the client's
     // certificate.
@@ -148,10 +126,7 @@ pub(super) fn connector(config: &kube::Config, tcp: socket::Connector) -> Result
     if let Some(credentials) = intercept.basic_auth() {
         tunnel = tunnel.with_auth(credentials.clone());
     }
-    Ok(BoxCloneSyncService::new(
-        tunnel
-            .map_err(move |error| BoxError::from(NoTunnel { proxy: name, why: innermost(&error) })),
-    ))
+    Ok(BoxCloneSyncService::new(tunnel.map_err(move |error| no_tunnel(&error))))
 }
 
 /// Returns a SOCKS proxy's address with its port; 1080 is the default of curl and client-go.
@@ -159,44 +134,6 @@ fn with_port(proxy: &Uri) -> Result<Uri, Error> {
     let (host, port) = (proxy.host().unwrap_or_default(), proxy.port_u16().unwrap_or(1080));
     let address = format!("http://{host}:{port}").parse();
     address.map_err(|why| Error::Config(format!("the address of the proxy is not a URL: {why}")))
-}
-
-/// A SOCKS proxy, and the connector that reaches it.
-#[derive(Clone)]
-struct Socks {
-    proxy: Uri,
-    name: Arc<str>,
-    intercept: Intercept,
-    tcp: socket::Connector,
-}
-
-impl Socks {
-    /// Opens a tunnel to `server`.
-    async fn to(self, server: Uri) -> Result<MaybeHttpsStream<Socket>, BoxError> {
-        // hyper-util's error does not contain the reason.
-        let unreachable = Arc::new(OnceLock::new());
-        let noted = unreachable.clone();
-        let tcp = self.tcp.map_err(move |error| {
-            let _ = noted.set(innermost(&error));
-            error
-        });
-        let mut tunnel = SocksV5::new(self.proxy, tcp);
-        let credentials = self.intercept.raw_auth();
-        if let Some((user, password)) = credentials {
-            tunnel = tunnel.with_auth(user.to_owned(), password.to_owned());
-        }
-        let has_credentials = credentials.is_some();
-        tunnel.oneshot(server).await.map(MaybeHttpsStream::Http).map_err(|error| {
-            let why = match (unreachable.get(), error.to_string()) {
-                (Some(why), _) => why.clone(),
-                (None, why) if !has_credentials && why.contains("authentication") => {
-                    "it requires credentials: write user:password@ before its name".to_owned()
-                }
-                (None, why) => why,
-            };
-            NoTunnel { proxy: self.name.to_string(), why }.into()
-        })
-    }
 }
 
 fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
@@ -311,10 +248,10 @@ mod tests {
         };
         let (text, ()) = tokio::join!(error(format!("socks5://{address}")), refusing);
         assert!(text.contains(&format!("socks5://{address}")), "{text}");
-        assert!(text.contains("requires credentials"), "{text}");
+        assert!(text.contains("authentication"), "{text}");
         drop(listener);
         let text = error(format!("socks5://me:hun@ter2@{address}")).await;
-        assert!(text.to_lowercase().contains("refused") && !text.contains("ter2"), "{text}");
+        assert!(text.contains(&address.to_string()) && !text.contains("ter2"), "{text}");
     }
 
     #[tokio::test]

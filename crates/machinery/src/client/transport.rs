@@ -5,30 +5,24 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, USER_AGENT};
-use http::{HeaderValue, Request, Response, StatusCode};
+use http::header::AUTHORIZATION;
+use http::{Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
-use hyper::body::{Frame, Incoming, SizeHint};
-use hyper_rustls::HttpsConnector;
+use hyper::body::{Frame, SizeHint};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::ConfigExt;
-use parking_lot::Mutex;
+use kube::config::AuthInfo;
 use rustls::crypto::CryptoProvider;
 use secrecy::ExposeSecret;
 use tower::util::BoxCloneSyncService;
-use tower::{BoxError, Service, ServiceBuilder, ServiceExt, service_fn};
+use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
 
-use super::exec::Plugin;
-use super::proxy::Connector;
 use super::socket::{self, Socket};
-use super::token::{CertificateFiles, ClientCertificate, TokenFile};
+use super::token::TokenFile;
 use super::{Error, WriteGate, proxy};
-use crate::identity::Identity;
 
 /// The body of a response.
 pub(super) type Answer = UnsyncBoxBody<Bytes, BoxError>;
@@ -55,21 +49,6 @@ const POOL_SIZE: usize = 16;
 /// 400 kB would cost memory on every connection.
 const READ_BUFFER: usize = 64 << 10;
 
-/// The address of an API server and our credentials. Clones share the credentials.
-#[derive(Clone)]
-pub(super) struct Endpoint(Arc<Credentials>);
-
-struct Credentials {
-    /// The configuration, without the parts that the other fields replace.
-    config: kube::Config,
-    token: Option<TokenFile>,
-    certificate: Option<CertificateFiles>,
-    plugin: Option<Plugin>,
-}
-
-/// hyper's client, which pools connections.
-type Http = hyper_util::client::legacy::Client<HttpsConnector<Connector>, Outgoing>;
-
 /// The permission of a write. It is sent along with the request and checked again when the body is sent.
 #[derive(Clone)]
 pub(super) struct Permit {
@@ -85,106 +64,71 @@ pub(super) struct Outgoing {
     permit: Option<Permit>,
 }
 
-/// Connections that are recreated for new requests when the client certificate changes.
-struct Connections {
-    endpoint: Endpoint,
-    current: Mutex<(Option<Arc<ClientCertificate>>, Http)>,
+/// Returns a service that sends requests to the API server of `config`, without connecting. Runs a credential plugin
+/// and blocks the thread meanwhile.
+///
+/// # Errors
+/// [`Error::Config`]: unusable certificates, credentials or proxy.
+pub(super) fn connect(mut config: kube::Config) -> Result<HttpService, Error> {
+    // rustls panics if no provider is installed and two are compiled in, which another crate's features can cause.
+    if CryptoProvider::get_default().is_none() {
+        // Fails only if another thread has installed a provider in the meantime.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+    }
+    let token = credentials(&mut config.auth_info)?.map(Arc::new);
+    let connector = proxy::connector(&config, connector())?;
+    let stack = ServiceBuilder::new()
+        .map_request(|request: Request<Bytes>| request.map(Full::from))
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer().map_err(unusable)?)
+        .layer(config.extra_headers_layer().map_err(unusable)?)
+        .map_err(BoxError::from)
+        .map_request(move |mut request: Request<Full<Bytes>>| {
+            if let Some(token) = &token {
+                request.headers_mut().insert(AUTHORIZATION, token.get());
+            }
+            let permit = request.extensions_mut().remove::<Permit>();
+            request.map(|body| Outgoing { body, permit })
+        });
+    let https = config.rustls_https_connector_with_connector(connector).map_err(unusable)?;
+    let http = hyper_util::client::legacy::Client::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(POOL_IDLE)
+        .pool_max_idle_per_host(POOL_SIZE)
+        .http1_max_buf_size(READ_BUFFER)
+        .build(https);
+    Ok(wire(stack.service(http)))
 }
 
-// === impl Endpoint ===
-
-impl Endpoint {
-    /// Reads the credentials of `config`, without connecting or running a plugin.
-    ///
-    /// # Errors
-    /// [`Error::Config`] if its files cannot be read.
-    pub(super) fn to(config: kube::Config) -> Result<Endpoint, Error> {
-        let mut config = config;
-        let auth = &mut config.auth_info;
-        without_empty_texts(auth);
-        if let Some(provider) = &auth.auth_provider {
-            return Err(Error::Config(format!(
-                "the kubeconfig has the auth-provider {}, which is not supported: use a credential plugin \
-                 (`exec`), such as kubelogin or gke-gcloud-auth-plugin",
-                provider.name
-            )));
-        }
-        let token = TokenFile::of(auth)?;
-        let certificate = CertificateFiles::of(auth)?;
-        // As in client-go (plugin/pkg/client/auth/exec, UpdateTransportConfig), any other credential replaces a
-        // plugin's. kube would run the plugin itself, several times, and use the file only without a token.
-        let exec = auth.exec.take();
-        let has_password = auth.username.is_some() && auth.password.is_some();
-        let has_certificate = (auth.client_certificate.is_some()
-            || auth.client_certificate_data.is_some())
-            && (auth.client_key.is_some() || auth.client_key_data.is_some());
-        let other = token.is_some() || auth.token.is_some();
-        let exec = exec.filter(|_| !other && !has_password && !has_certificate);
-        if token.is_some() {
-            auth.token = None;
-        }
-        auth.token_file = None;
-        if certificate.is_some() {
-            (auth.client_certificate, auth.client_key) = (None, None);
-        }
-        let plugin = exec.map(Plugin::new).transpose()?;
-        Ok(Endpoint(Arc::new(Credentials { config, token, certificate, plugin })))
+/// Leaves one kind of credentials in `auth`, as client-go does; kube adds the others. Returns the file of a token
+/// instead of leaving it, because kube neither trims a token nor rereads it if the wall clock is set back.
+///
+/// # Errors
+/// [`Error::Config`] if the token file cannot be read, or for an `auth-provider`.
+fn credentials(auth: &mut AuthInfo) -> Result<Option<TokenFile>, Error> {
+    without_empty_texts(auth);
+    if let Some(provider) = &auth.auth_provider {
+        return Err(Error::Config(format!(
+            "the kubeconfig has the auth-provider {}, which is not supported: use a credential plugin \
+             (`exec`), such as kubelogin or gke-gcloud-auth-plugin",
+            provider.name
+        )));
     }
-
-    /// Returns the host and port of the API server's URL.
-    pub(super) fn address(&self) -> Option<&str> {
-        self.0.config.cluster_url.authority().map(http::uri::Authority::as_str)
+    let token = TokenFile::of(auth)?;
+    if token.is_some() {
+        auth.token = None;
     }
-
-    /// Returns the credential plugin, if any.
-    pub(super) fn plugin(&self) -> Option<&Plugin> {
-        self.0.plugin.as_ref()
-    }
-
-    /// Returns a service with its own connections.
-    ///
-    /// # Errors
-    /// [`Error::Config`]: unusable certificates, credentials or proxy.
-    pub(super) fn connect(&self, identity: &Identity) -> Result<HttpService, Error> {
-        let config = &self.0.config;
-        let shown = self.0.certificate.as_ref().map(CertificateFiles::get);
-        let current = Mutex::new((shown.clone(), self.http(shown.as_deref())?));
-        let connections = Arc::new(Connections { endpoint: self.clone(), current });
-        let send = service_fn(move |request| connections.clone().send(request));
-        let stack = ServiceBuilder::new()
-            .map_request(|request: Request<Bytes>| request.map(Full::from))
-            .layer(config.base_uri_layer())
-            .option_layer(config.auth_layer().map_err(unusable)?)
-            .layer(config.extra_headers_layer().map_err(unusable)?)
-            .map_err(BoxError::from)
-            .service(send);
-        Ok(wire(stack, identity))
-    }
-
-    fn http(&self, shown: Option<&ClientCertificate>) -> Result<Http, Error> {
-        // rustls panics if no provider is installed and two are compiled in, which another crate's features can cause.
-        if CryptoProvider::get_default().is_none() {
-            // Fails only if another thread has installed a provider in the meantime.
-            let _ = rustls::crypto::ring::default_provider().install_default();
-        }
-        let mut config = self.0.config.clone();
-        if let Some(shown) = shown {
-            config.auth_info.client_certificate_data = Some(BASE64.encode(&shown.certificate));
-            config.auth_info.client_key_data = Some(BASE64.encode(&shown.key).into());
-        }
-        let connector = proxy::connector(&config, connector())?;
-        let https = config.rustls_https_connector_with_connector(connector).map_err(unusable)?;
-        Ok(hyper_util::client::legacy::Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(POOL_IDLE)
-            .pool_max_idle_per_host(POOL_SIZE)
-            .http1_max_buf_size(READ_BUFFER)
-            .build(https))
-    }
+    auth.token_file = None;
+    // Any other credential replaces a plugin's (plugin/pkg/client/auth/exec, UpdateTransportConfig).
+    let has_certificate = (auth.client_certificate.is_some()
+        || auth.client_certificate_data.is_some())
+        && (auth.client_key.is_some() || auth.client_key_data.is_some());
+    auth.exec.take_if(|_| has_certificate || token.is_some());
+    Ok(token)
 }
 
 /// Removes empty credentials, which templates leave in kubeconfigs.
-fn without_empty_texts(auth: &mut kube::config::AuthInfo) {
+fn without_empty_texts(auth: &mut AuthInfo) {
     let texts = [
         &mut auth.username,
         &mut auth.token_file,
@@ -200,9 +144,11 @@ fn without_empty_texts(auth: &mut kube::config::AuthInfo) {
     }
 }
 
-#[allow(clippy::needless_pass_by_value)] // It is passed to `map_err`.
 fn unusable(error: kube::Error) -> Error {
-    Error::Config(error.to_string())
+    match Error::transport(error.into()) {
+        Error::Transport { root, .. } => Error::Config(root),
+        other => other,
+    }
 }
 
 // === impl Permit ===
@@ -255,59 +201,6 @@ impl hyper::body::Body for Outgoing {
     }
 }
 
-// === impl Connections ===
-
-impl Connections {
-    async fn send(
-        self: Arc<Self>,
-        mut request: Request<Full<Bytes>>,
-    ) -> Result<Response<Incoming>, BoxError> {
-        let Credentials { token, certificate, plugin, .. } = &*self.endpoint.0;
-        let printed = plugin.as_ref().and_then(Plugin::last);
-        let file = token.as_ref().map(TokenFile::get);
-        let header = file.or_else(|| printed.as_ref().and_then(|printed| printed.header.clone()));
-        if let Some(header) = header {
-            request.headers_mut().insert(AUTHORIZATION, header);
-        }
-        let identity = certificate.as_ref().map(CertificateFiles::get);
-        let identity =
-            identity.or_else(|| printed.as_ref().and_then(|printed| printed.identity.clone()));
-        let permit = request.extensions_mut().remove::<Permit>();
-        let request = request.map(|body| Outgoing { body, permit });
-        let response = self.with(identity)?.request(request).await?;
-        if response.status() == StatusCode::UNAUTHORIZED {
-            if let Some(token) = token {
-                token.refused();
-            }
-            if let Some(certificate) = certificate {
-                certificate.refused();
-            }
-            if let Some((plugin, printed)) = plugin.as_ref().zip(printed) {
-                plugin.refused(&printed);
-            }
-        }
-        Ok(response)
-    }
-
-    /// Returns connections with this client certificate. If it is unusable (for example, because its key is not written
-    /// yet), returns those with the last one: anonymous requests would be refused for another reason.
-    fn with(&self, identity: Option<Arc<ClientCertificate>>) -> Result<Http, Error> {
-        let mut current = self.current.lock();
-        if identity.as_ref().map(Arc::as_ptr) != current.0.as_ref().map(Arc::as_ptr) {
-            match self.endpoint.http(identity.as_deref()) {
-                Ok(http) => current.1 = http,
-                Err(error) if current.0.is_none() => {
-                    let why = format!("the client certificate cannot be used: {error}");
-                    return Err(Error::Credentials(why));
-                }
-                Err(error) => tracing::warn!(%error, "The new client certificate cannot be used"),
-            }
-            current.0 = identity;
-        }
-        Ok(current.1.clone())
-    }
-}
-
 fn connector() -> socket::Connector {
     let mut connector = HttpConnector::new();
     connector.enforce_http(false);
@@ -322,7 +215,7 @@ fn connector() -> socket::Connector {
 }
 
 /// Erases the types of a service.
-pub(super) fn wire<S, B>(service: S, identity: &Identity) -> HttpService
+pub(super) fn wire<S, B>(service: S) -> HttpService
 where
     S: Service<Request<Bytes>, Response = Response<B>> + Clone + Send + Sync + 'static,
     S::Error: Into<BoxError>,
@@ -330,12 +223,7 @@ where
     B: hyper::body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    let agent = HeaderValue::try_from(identity.user_agent()).expect("it is visible ASCII");
     let service = service
-        .map_request(move |mut request: Request<Bytes>| {
-            request.headers_mut().insert(USER_AGENT, agent.clone());
-            request
-        })
         .map_response(|response: Response<B>| {
             response.map(|body| body.map_err(Into::into).boxed_unsync())
         })
@@ -358,32 +246,21 @@ mod tests {
         }
     }
 
-    fn has_plugin(user: serde_json::Value) -> bool {
-        let mut user = user;
-        user["exec"] = serde_json::json!({"apiVersion": "client.authentication.k8s.io/v1",
-            "command": "login", "interactiveMode": "Never"});
-        let mut config = kube::Config::new("https://127.0.0.1:1".parse().unwrap());
-        config.auth_info = serde_json::from_value(user).unwrap();
-        Endpoint::to(config).unwrap().plugin().is_some()
+    fn has_plugin(mut user: serde_json::Value) -> bool {
+        user["exec"] = serde_json::json!({"command": "login"});
+        let mut auth = serde_json::from_value(user).unwrap();
+        credentials(&mut auth).unwrap();
+        auth.exec.is_some()
     }
 
     #[test]
-    fn other_nonempty_credentials_replace_a_plugin() {
+    fn a_complete_certificate_replaces_a_plugin() {
         use serde_json::json;
         assert!(has_plugin(json!({})));
         let certificate = json!({"client-certificate-data": "YQ==", "client-key-data": "YQ=="});
-        for other in [certificate, json!({"token": "t"}), json!({"username": "u", "password": "p"})]
-        {
-            assert!(!has_plugin(other.clone()), "{other}");
-        }
-        for none in [
-            json!({"token": ""}),
-            json!({"username": "", "password": ""}),
-            json!({"client-certificate-data": "", "client-key-data": ""}),
-            json!({"client-certificate-data": "YQ=="}),
-        ] {
-            assert!(has_plugin(none.clone()), "{none}");
-        }
+        assert!(!has_plugin(certificate));
+        assert!(has_plugin(json!({"client-certificate-data": "", "client-key-data": ""})));
+        assert!(has_plugin(json!({"client-certificate-data": "YQ=="})));
     }
 
     /// Between the first question and the body are a plugin, a connection and TLS.

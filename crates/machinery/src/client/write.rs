@@ -244,7 +244,7 @@ impl Client {
             }
         };
         let refused = permit.refused();
-        let is_unsent = matches!(answer, Err(Error::Credentials(_) | Error::Request(_)));
+        let is_unsent = matches!(answer, Err(Error::Request(_)));
         sent.is_settled = refused.is_some() || answer.is_ok() || is_unsent || is_refusal(&answer);
         match refused {
             Some(why) => Err(Error::NotPermitted(why)),

@@ -79,7 +79,7 @@ impl Manager {
     pub(super) fn election(
         &self,
         host: &str,
-        connect: &impl Fn(client::Options) -> Result<Client, client::Error>,
+        connect: &impl Fn(client::Options) -> Client,
     ) -> Result<(Election, client::Options), Error> {
         let mut gated = self.client.clone();
         let Some(lease) = &self.lease else { return Ok((Election(None), gated)) };
@@ -90,7 +90,7 @@ impl Manager {
         #[cfg(feature = "metrics")]
         self.observed.watch_lease(key.name(), &leadership);
         gated.gate = Arc::new(leadership.clone());
-        let ungated = connect(self.client.clone())?;
+        let ungated = connect(self.client.clone());
         Ok((Election(Some((leadership, elector, ungated))), gated))
     }
 

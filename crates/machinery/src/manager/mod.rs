@@ -317,8 +317,8 @@ impl Manager {
         self.check()?;
         let starting = async {
             let config = client::config(self.kubeconfig.as_deref(), None).await?;
-            // Clients share the credentials, so that a credential plugin runs only once.
-            let first = Client::new(config, self.client.clone())?;
+            // Clients share credentials and connections.
+            let first = Client::new(config, self.client.clone()).await?;
             self.program(|options| first.sibling(options)).await
         };
         // The start can take long, for example with a credential plugin.
@@ -335,13 +335,13 @@ impl Manager {
     /// As [`Manager::run_until`].
     pub async fn program(
         self,
-        connect: impl Fn(client::Options) -> Result<Client, client::Error>,
+        connect: impl Fn(client::Options) -> Client,
     ) -> Result<Program, Error> {
         self.check()?;
         let host = self.instance.clone().unwrap_or_else(host_name);
         let identity = self.client.identity;
         let (election, gated) = self.election(&host, &connect)?;
-        let client = connect(gated)?;
+        let client = connect(gated);
         let (recorder, sink) = events::new(identity, &host, self.events_observer());
         let mut program = Program::new();
         #[cfg(feature = "metrics")]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Error, Manager, Serve, Shared};
-use crate::client::{self, Client};
+use crate::client::Client;
 use crate::controller::{Handle, Options, Program};
 use crate::events;
 use crate::informer::Informer;
@@ -52,7 +52,7 @@ impl Observed {
     pub(super) async fn serve(
         &self,
         program: Program,
-        connect: impl Fn() -> Result<Client, client::Error>,
+        connect: impl Fn() -> Client,
     ) -> Result<Program, Error> {
         match self.serve.clone() {
             None => Ok(program),

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use super::{Error, Manager};
-use crate::client::{self, Client};
+use crate::client::Client;
 use crate::controller::Program;
 use crate::metrics::{Access, Build, Checks, Limits, Metrics, Reviews, Routes, Server, Tls};
 
@@ -70,7 +70,7 @@ impl Serve {
     pub(super) async fn add_to(
         self,
         mut program: Program,
-        connect: impl Fn() -> Result<Client, client::Error>,
+        connect: impl Fn() -> Client,
         metrics: Option<Arc<Metrics>>,
         ready: Checks,
     ) -> Result<Program, Error> {
@@ -88,7 +88,7 @@ impl Serve {
                         Some((certificate, key)) => Tls::load(certificate, key)?,
                         None => Tls::self_signed()?,
                     };
-                    (Some(tls), Access::Reviews(Arc::new(Reviews::new(connect()?))))
+                    (Some(tls), Access::Reviews(Arc::new(Reviews::new(connect()))))
                 }
             };
             let routes = Routes { metrics: Some((metrics, access)), ..Routes::default() };

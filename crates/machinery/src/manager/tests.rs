@@ -66,7 +66,7 @@ async fn nothing(_: Arc<Site>, _: Context<Site>) -> Result<Action, Problem> {
 
 /// Returns the reason for which `manager` is refused.
 async fn refused(manager: Manager) -> String {
-    let connect = |options| Ok(Server::default().client(options));
+    let connect = |options| Server::default().client(options);
     manager.program(connect).await.expect_err("it is refused").to_string()
 }
 
@@ -142,7 +142,7 @@ async fn two_views_of_an_owner_share_the_index_of_owned_objects() {
     }
     let manager = Manager::new("test").controller::<Site>().owns::<Child>().reconcile(nothing);
     let manager = manager.controller::<SiteName>().named("names").owns::<Child>().reconcile(names);
-    let connect = |options| Ok(Server::default().client(options));
+    let connect = |options| Server::default().client(options);
     assert!(manager.program(connect).await.is_ok());
 }
 
@@ -160,7 +160,7 @@ async fn a_selector_on_a_shared_informer_is_refused() {
     };
     let why = refused(of("a=b").reconcile(names)).await;
     assert!(why.contains("the controllers site, names read one informer of Secret"), "{why}");
-    let connect = |options| Ok(Server::default().client(options));
+    let connect = |options| Server::default().client(options);
     assert!(of("").reconcile(names).program(connect).await.is_ok(), "it selects everything");
     let by_program = of("").reconcile(names).informer::<Secret>(|all| all.labels("a=b"));
     assert!(by_program.program(connect).await.is_ok(), "it is declared for all");
@@ -179,7 +179,7 @@ async fn two_views_of_a_kind_have_one_series_and_two_checks() {
     let ready = crate::metrics::Checks::default();
     let manager = Manager::new("test").metrics(metrics.clone()).readiness(ready.clone());
     let manager = manager.controller::<Site>().reads::<SiteName>().reconcile(nothing);
-    let connect = |options| Ok(Server::default().client(options));
+    let connect = |options| Server::default().client(options);
     let _program = manager.program(connect).await.expect("it is wired well");
     let text = metrics.encode(crate::metrics::Format::Prometheus);
     let series = text.matches("informer_live{resource=\"sites.example.com\"}").count();

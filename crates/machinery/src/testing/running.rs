@@ -29,7 +29,7 @@ impl Server {
     /// tokio's time.
     #[expect(clippy::panic, reason = "as an assertion, it fails the test")]
     pub async fn run<T>(&self, manager: Manager, test: impl Future<Output = T>) -> T {
-        let program = manager.serving_nothing().program(|options| Ok(self.client(options))).await;
+        let program = manager.serving_nothing().program(|options| self.client(options)).await;
         let program = program.unwrap_or_else(|error| panic!("{error}"));
         let shutdown = Shutdown::manual();
         let stop = shutdown.clone();

@@ -34,7 +34,7 @@ async fn lived() -> Arc<Metrics> {
         &Build { version: "1.2.3", revision: "abc" },
     );
     let client = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
-    let client = client::Client::new(client, client::Options::default()).unwrap();
+    let client = client::Client::new(client, client::Options::default()).await.unwrap();
     metrics.watch_informer(&Informer::<Deployment>::builder(client).build());
     metrics.watch_lease("workload-operator");
     requests_happen(&metrics);

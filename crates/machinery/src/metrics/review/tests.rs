@@ -63,7 +63,7 @@ async fn reviews() -> (Reviews, Arc<Asked>) {
         }
     });
     let config = kube::Config::new(format!("http://{address}").parse().unwrap());
-    (Reviews::new(Client::new(config, Options::default()).unwrap()), asked)
+    (Reviews::new(Client::new(config, Options::default()).await.unwrap()), asked)
 }
 
 #[tokio::test]

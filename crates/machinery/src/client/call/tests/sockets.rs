@@ -26,7 +26,7 @@ async fn a_request_over_a_socket_carries_the_token_and_no_error_does() {
         serve("HTTP/1.1 401 Unauthorized\r\ncontent-length: 12\r\n\r\nUnauthorized").await;
     let mut config = kube::Config::new(url);
     config.auth_info.token = Some("hunter2".to_owned().into());
-    let client = Client::new(config, Options::new(PROGRAM)).unwrap();
+    let client = Client::new(config, Options::new(PROGRAM)).await.unwrap();
     let error = client.get::<Thing>(&key()).await.unwrap_err();
     assert_eq!(error.code(), Some(401));
     assert!(!format!("{error} {error:?} {client:?}").contains("hunter2"));
@@ -41,7 +41,7 @@ async fn the_error_for_an_unreachable_server_is_readable() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url: http::Uri = format!("http://{}", listener.local_addr().unwrap()).parse().unwrap();
     drop(listener);
-    let client = Client::new(kube::Config::new(url), Options::default()).unwrap();
+    let client = Client::new(kube::Config::new(url), Options::default()).await.unwrap();
     let error = client.get::<Thing>(&key()).await.unwrap_err();
     assert!(matches!(error, Error::Transport { .. }));
     assert!(error.to_string().to_lowercase().contains("refused"), "{error}");
@@ -54,7 +54,7 @@ async fn a_watch_cut_by_the_network_is_an_error() {
          34\r\n{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"name\":\"a\"}}}\n\r\n",
     )
     .await;
-    let client = Client::new(kube::Config::new(url), Options::default()).unwrap();
+    let client = Client::new(kube::Config::new(url), Options::default()).await.unwrap();
     let mut events = watch(&client).await;
     assert!(matches!(events.next().await, Some(Ok(WatchEvent::Added(_)))));
     assert!(matches!(events.next().await, Some(Err(Error::Transport { .. }))));
@@ -64,22 +64,19 @@ async fn a_watch_cut_by_the_network_is_an_error() {
 async fn the_error_for_an_unusable_proxy_names_it() {
     let mut config = kube::Config::new("https://10.0.0.1".parse().unwrap());
     config.proxy_url = Some("socks4://user:hunter2@proxy:1080".parse().unwrap());
-    let error = Client::new(config, Options::default()).unwrap_err().to_string();
+    let error = Client::new(config, Options::default()).await.unwrap_err().to_string();
     assert!(error.contains("proxy-url") && !error.contains("hunter2"), "{error}");
 }
 
-#[test]
-fn no_plugin_runs_if_another_credential_exists() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("token");
-    std::fs::write(&path, "secret").unwrap();
-    let mut config = kube::Config::new("https://127.0.0.1:1".parse().unwrap());
-    let exec = r#"{"command": "aws"}"#;
-    config.auth_info.exec = Some(serde_json::from_str(exec).unwrap());
-    assert!(Endpoint::to(config.clone()).unwrap().plugin().is_some());
-    let mut with_token = config.clone();
-    with_token.auth_info.token = Some("t".to_owned().into());
-    assert!(Endpoint::to(with_token).unwrap().plugin().is_none());
-    config.auth_info.token_file = Some(path.display().to_string());
-    assert!(Endpoint::to(config).unwrap().plugin().is_none());
+/// kube's error contains the output of a plugin.
+#[tokio::test]
+async fn the_error_for_a_failing_plugin_omits_its_output() {
+    for (script, why) in [("echo hunter2; exit 3", "exit status: 3"), ("echo hunter2", "output")] {
+        let mut config = kube::Config::new("https://127.0.0.1:1".parse().unwrap());
+        let exec = serde_json::json!({"command": "sh", "args": ["-c", script], "interactiveMode": "Never"});
+        config.auth_info.exec = Some(serde_json::from_value(exec).unwrap());
+        let error = Client::new(config, Options::default()).await.unwrap_err();
+        assert!(error.to_string().contains(why), "{error}");
+        assert!(!format!("{error} {error:?}").contains("hunter2"), "{error:?}");
+    }
 }
