@@ -77,7 +77,7 @@ fn parameters(query: &str) -> Vec<(String, String)> {
     pairs
         .map(|pair| {
             let (name, value) = pair.split_once('=').expect("a name and a value");
-            (name.to_owned(), decoded(value))
+            (name.to_owned(), decoded(&value.replace('+', " ")))
         })
         .collect()
 }

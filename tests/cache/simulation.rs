@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::json;
-use workload_operator::client::{Client, Deletion, Preconditions, Propagation};
+use workload_operator::client::{Client, Deletion, Patch, Preconditions, PropagationPolicy};
 use workload_operator::informer::Informer;
 use workload_operator::object::Object;
 
@@ -191,7 +191,11 @@ impl Simulation {
         if self.rng.u8(..3) == 0 {
             let (uid, version) = (old.uid(), old.meta().version);
             let deletion = client
-                .delete::<Thing>(&key, Preconditions { uid, version }, Propagation::Background)
+                .delete::<Thing>(
+                    &key,
+                    Preconditions { uid, version },
+                    PropagationPolicy::Background,
+                )
                 .await;
             if let Ok(Deletion::Deleted) = deletion {
                 store.apply_delete(&key, uid);
@@ -203,7 +207,7 @@ impl Simulation {
             // Otherwise it can overwrite another client's change that has not been shown yet.
             body["metadata"]["resourceVersion"] = json!(old.meta().version);
         }
-        if let Ok(new) = client.merge_patch::<Thing>(&key, &body).await {
+        if let Ok(new) = client.patch::<Thing>(&key, &Patch::Merge(&body)).await {
             store.apply_response(new);
         }
     }

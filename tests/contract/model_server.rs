@@ -21,7 +21,9 @@ use std::time::Duration;
 
 use http::Method;
 use serde_json::{Value, json};
-use workload_operator::client::{self, Client, Deletion, Options, Preconditions, Propagation};
+use workload_operator::client::{
+    self, Client, Deletion, Options, Patch, Preconditions, PropagationPolicy,
+};
 use workload_operator::controller::Class;
 use workload_operator::object::{Kind, Meta, ObjectKey, Resource, ResourceVersion};
 
@@ -230,10 +232,10 @@ async fn deleted<V: Resource>(client: &Client, name: &str, finalizers: Value) ->
     }
     let made = client.create::<V>(&key, &body).await.unwrap();
     let only = Preconditions { uid: made.uid(), version: ResourceVersion::UNKNOWN };
-    let deletion = client.delete::<V>(&key, only, Propagation::Background).await.unwrap();
+    let deletion = client.delete::<V>(&key, only, PropagationPolicy::Background).await.unwrap();
     if deletion == Deletion::Terminating {
         let free = json!({"metadata": {"finalizers": null}});
-        client.merge_patch::<V>(&key, &free).await.unwrap();
+        client.patch::<V>(&key, &Patch::Merge(&free)).await.unwrap();
     }
     deletion
 }
@@ -254,16 +256,17 @@ async fn an_unserved_kind_is_distinguished_from_a_missing_object() {
         "metadata": {"name": "none"}});
     for result in [
         real.create::<Backup>(&key, &body).await,
-        real.apply::<Backup>(&key, &body).await,
-        real.merge_patch::<Backup>(&key, &json!({})).await,
+        real.patch::<Backup>(&key, &Patch::Apply(&body)).await,
+        real.patch::<Backup>(&key, &Patch::Merge(&json!({}))).await,
     ] {
         let error = result.unwrap_err();
         assert_eq!(Class::of(&error), Class::NotServed, "{error:?}");
         assert!(error.to_string().contains("backups.nobody.example.com"), "{error}");
     }
-    for missing in
-        [real.get::<ConfigMap>(&key).await, real.merge_patch::<ConfigMap>(&key, &json!({})).await]
-    {
+    for missing in [
+        real.get::<ConfigMap>(&key).await,
+        real.patch::<ConfigMap>(&key, &Patch::Merge(&json!({}))).await,
+    ] {
         let error = missing.unwrap_err();
         assert_eq!(Class::of(&error), Class::Conflict, "{error:?}");
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use serde_json::json;
-use workload_operator::client::{Propagation, Scope};
+use workload_operator::client::{PropagationPolicy, Scope};
 use workload_operator::controller::{Action, Problem};
 use workload_operator::manager::{Context, Manager};
 use workload_operator::object::{ObjectKey, Resource, Typed};
@@ -61,7 +61,7 @@ async fn reconcile(
 
 async fn orphan(cx: Context<Typed<ServiceAccount>>) -> Result<Action, Problem> {
     let web = cx.get::<Typed<Deployment>>(&cx.key().sibling("web"))?.unwrap();
-    cx.delete(&*web, Propagation::Orphan).await?;
+    cx.delete(&*web, PropagationPolicy::Orphan).await?;
     cx.merge_patch::<Typed<ServiceAccount>>(
         cx.key(),
         json!({"metadata": {"labels": {"done": "yes"}}}),

@@ -6,7 +6,9 @@ use std::io::{IsTerminal, stderr};
 use std::{path::PathBuf, sync::Arc};
 
 use clap::Parser;
-use controller_machinery::client::{self, Client, Deletion, Preconditions, Propagation};
+use controller_machinery::client::{
+    self, Client, Deletion, Patch, Preconditions, PropagationPolicy,
+};
 use controller_machinery::controller::{Action, Controller, ExitError, Options, Problem, Program};
 use controller_machinery::controller::{Reconciler, enqueue};
 use controller_machinery::events::{self, Recorder, Regarding, Type};
@@ -105,7 +107,8 @@ impl FooReconciler {
             Some(there) if replicas.is_some() && *replicas != there.spec.replicas => {
                 let uid = json!({ "uid": there.uid() }); // Not a later Deployment with the same name.
                 let patch = json!({ "metadata": uid, "spec": { "replicas": replicas } });
-                self.deployments.apply_response(self.client.merge_patch(&key, &patch).await?)
+                self.deployments
+                    .apply_response(self.client.patch(&key, &Patch::Merge(&patch)).await?)
             }
             Some(there) => there,
         };
@@ -113,7 +116,8 @@ impl FooReconciler {
         let available = Some(deployment.status.available_replicas.unwrap_or(0));
         if foo.status.available_replicas != available {
             let patch = json!({ "status": { "availableReplicas": available } });
-            self.foos.apply_response(self.client.patch_status(foo.key(), &patch).await?);
+            self.foos
+                .apply_response(self.client.patch_status(foo.key(), &Patch::Merge(&patch)).await?);
         }
         Ok(())
     }
@@ -126,7 +130,7 @@ impl FooReconciler {
                 continue;
             }
             let only = Preconditions { uid: *uid, version: *version };
-            if self.client.delete::<Deployment>(key, only, Propagation::Background).await?
+            if self.client.delete::<Deployment>(key, only, PropagationPolicy::Background).await?
                 == Deletion::Deleted
             {
                 self.deployments.apply_delete(key, *uid);

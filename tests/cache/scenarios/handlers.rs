@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
-use workload_operator::client::{Preconditions, Propagation};
+use workload_operator::client::{Preconditions, PropagationPolicy};
 use workload_operator::informer::{Error, Informer};
 use workload_operator::object::{Kind, Object, ObjectKey};
 use workload_operator::reflector::{Observer, State};
@@ -58,7 +58,7 @@ async fn a_late_handler_receives_the_store_including_own_writes() {
     store.apply_response(new);
     let x = store.get(&key(&id("a", "x"))).unwrap();
     let preconditions = Preconditions { uid: x.uid(), version: x.meta().version };
-    client.delete::<Thing>(x.key(), preconditions, Propagation::Background).await.unwrap();
+    client.delete::<Thing>(x.key(), preconditions, PropagationPolicy::Background).await.unwrap();
     store.apply_delete(x.key(), x.uid());
     let late = log(&informer);
     pass(5).await;

@@ -3,7 +3,7 @@
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
-use workload_operator::client::{Preconditions, Propagation};
+use workload_operator::client::{Patch, Preconditions, PropagationPolicy};
 use workload_operator::informer::Informer;
 use workload_operator::object::Object;
 use workload_operator::reflector::State;
@@ -84,13 +84,13 @@ async fn an_own_write_is_visible_and_reported_exactly_once() {
     assert_eq!(store.get(&key(&id)).unwrap().spec.value, 1);
     assert_eq!(*log.lock(), ["+a/x"]);
     let patch = json!({ "spec": { "value": 2 } });
-    let new = client.merge_patch::<Thing>(&key(&id), &patch).await.unwrap();
+    let new = client.patch::<Thing>(&key(&id), &Patch::Merge(&patch)).await.unwrap();
     store.apply_response(new);
     assert_eq!(store.get(&key(&id)).unwrap().spec.value, 2);
     pass(5).await;
     let old = store.get(&key(&id)).unwrap();
     let preconditions = Preconditions { uid: old.uid(), version: old.meta().version };
-    client.delete::<Thing>(&key(&id), preconditions, Propagation::Background).await.unwrap();
+    client.delete::<Thing>(&key(&id), preconditions, PropagationPolicy::Background).await.unwrap();
     store.apply_delete(&key(&id), old.uid());
     assert!(store.get(&key(&id)).is_none());
     pass(5).await;

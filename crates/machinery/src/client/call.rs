@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::header::USER_AGENT;
+use http::header::{ACCEPT, USER_AGENT};
 use http::{HeaderValue, Request, Response};
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
@@ -19,10 +19,9 @@ use tracing::field::{Empty, display};
 use super::config::Config;
 use super::connectivity::Connectivity;
 use super::options::Options;
-use super::query::Url;
 use super::transport::{self, Answer, HttpService, Permit};
 use super::warnings::Warnings;
-use super::{Error, MAX_OBJECT, status};
+use super::{Error, MAX_OBJECT, query, status};
 use crate::identity::Identity;
 use crate::object::{Kind, ObjectKey, Resource};
 
@@ -151,9 +150,7 @@ impl Client {
     /// [`Error::is_not_found`] if there is none; any other error of a call.
     pub async fn get<V: Resource>(&self, key: &ObjectKey) -> Result<V, Error> {
         let kind = V::kind();
-        let url = Url::object(&kind, key, None)?;
-        let body = self.call("get", &kind, get(url, JSON)?).await?;
-        decode(&body)
+        decode(&self.call("get", &kind, query::object(&kind, key)?).await?)
     }
 
     /// Returns the signal for an API server that responds again after an outage.
@@ -214,7 +211,9 @@ impl Client {
     ) -> Result<Response<Answer>, Error> {
         let connectivity = self.connectivity();
         let permit = request.extensions().get::<Permit>().cloned();
-        request.headers_mut().insert(USER_AGENT, self.shared.agent.clone());
+        let headers = request.headers_mut();
+        headers.insert(USER_AGENT, self.shared.agent.clone());
+        headers.entry(ACCEPT).or_insert(HeaderValue::from_static("application/json"));
         let answer = observe.by_deadline(self.shared.wire.clone().oneshot(request)).await;
         let answer = answer.and_then(|answer| {
             answer.map_err(|error| Error::transport(error).at(self.shared.address.as_deref()))
@@ -330,27 +329,6 @@ async fn read(mut body: Answer, most: usize) -> Result<Option<Bytes>, Error> {
 pub(super) fn decode<V: DeserializeOwned>(body: &[u8]) -> Result<V, Error> {
     serde_json::from_slice(body).map_err(|_| Error::decode::<V>(body))
 }
-
-/// Returns a request without a body. `accept` is the representation of the response.
-pub(super) fn get(url: Url, accept: &'static str) -> Result<Request<Bytes>, Error> {
-    let request = Request::get(url.into_string()).header(http::header::ACCEPT, accept);
-    request.body(Bytes::new()).map_err(|error| Error::Request(error.to_string()))
-}
-
-/// Returns a request with a body of this type.
-pub(super) fn send(
-    method: &str,
-    url: Url,
-    content_type: &'static str,
-    body: Vec<u8>,
-) -> Result<Request<Bytes>, Error> {
-    let request = Request::builder().method(method).uri(url.into_string());
-    let request = request.header(http::header::ACCEPT, JSON);
-    let request = request.header(http::header::CONTENT_TYPE, content_type);
-    request.body(Bytes::from(body)).map_err(|error| Error::Request(error.to_string()))
-}
-
-pub(super) const JSON: &str = "application/json";
 
 #[cfg(test)]
 mod tests;

@@ -9,13 +9,14 @@
 //! - The gate is not asked, because nothing is stored.
 
 use bytes::Bytes;
-use http::{Request, Uri};
+use http::Request;
+use kube::core::params::ListParams;
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
 use super::Error;
-use super::call::{Client, JSON, decode, get};
-use super::query::{Url, by_name};
+use super::call::{Client, decode};
+use super::query::{self, by_name};
 use crate::object::Kind;
 
 /// Receives the writes of a client that only does dry runs.
@@ -88,7 +89,11 @@ impl Client {
         reports: &dyn DryRun,
     ) -> Result<Bytes, Error> {
         let (path, subresource) = split(kind, request.uri().path());
-        *request.uri_mut() = with_dry_run(request.uri())?;
+        if matches!(verb, "delete" | "deletecollection") {
+            // kube has put it into the body, which a proxy can drop; its URLs end with their query.
+            let uri = format!("{}&dryRun=All", request.uri());
+            *request.uri_mut() = uri.parse().map_err(|error| Error::Request(format!("{error}")))?;
+        }
         let sent = request.body().clone();
         let tried = self.try_write(verb, kind, request, &path).await;
         let (before, after, answer) = match tried {
@@ -135,8 +140,9 @@ impl Client {
     async fn stored(&self, kind: &Kind, path: &str) -> Result<Option<Value>, Error> {
         let (collection, name) = path.rsplit_once('/').unwrap_or(("", path));
         let name = percent_decode_str(name).decode_utf8_lossy();
-        let url = Url::at(collection).with("fieldSelector", &by_name(&name));
-        let list = self.call("list", kind, get(url, JSON)?).await?;
+        let only = ListParams::default().fields(&by_name(&name));
+        let list = query::built(kube::core::Request::new(collection).list(&only))?;
+        let list = self.call("list", kind, list).await?;
         let mut list: Value = decode(&list)?;
         Ok(list["items"].get_mut(0).map(Value::take))
     }
@@ -169,12 +175,6 @@ fn split(kind: &Kind, path: &str) -> (String, String) {
     }
 }
 
-fn with_dry_run(uri: &Uri) -> Result<Uri, Error> {
-    let separator = if uri.query().is_some() { '&' } else { '?' };
-    let text = format!("{uri}{separator}dryRun=All");
-    Uri::try_from(text).map_err(|error| Error::Request(error.to_string()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -205,12 +205,5 @@ mod tests {
             let rejection = Rejection::of(&Error::api(code, "", message));
             assert_eq!(rejection.cause, expected, "{code} {message}");
         }
-    }
-
-    #[test]
-    fn the_parameter_is_added_to_existing_parameters() {
-        let with = |uri: &str| with_dry_run(&uri.parse().unwrap()).unwrap().to_string();
-        assert_eq!(with("/api/v1/x?force=true"), "/api/v1/x?force=true&dryRun=All");
-        assert_eq!(with("/api/v1/x"), "/api/v1/x?dryRun=All");
     }
 }

@@ -3,10 +3,11 @@
 use std::marker::PhantomData;
 
 use bytes::BytesMut;
+use http::header::{ACCEPT, HeaderValue};
 
-use super::call::{Client, get};
+use super::call::Client;
 use super::item_scanner::{Envelope, ItemScanner, ItemVisitor};
-use super::query::{Url, by_name};
+use super::query::{self, by_name};
 use super::types::{Page, PageEnd, Scope, Undecodable};
 use super::{Error, status, undecodable};
 use crate::object::{ObjectKey, Resource};
@@ -44,7 +45,7 @@ impl Client {
         page: &Page,
         each: impl FnMut(Result<V, Undecodable>) + Send,
     ) -> Result<PageEnd, Error> {
-        self.list_as(super::call::JSON, scope, page, each).await
+        self.list_as(false, scope, page, each).await
     }
 
     /// Like [`Client::list`], but metadata only (PartialObjectMetadata): `V` is decoded from `metadata`, `kind` and
@@ -58,7 +59,7 @@ impl Client {
         page: &Page,
         each: impl FnMut(Result<V, Undecodable>) + Send,
     ) -> Result<PageEnd, Error> {
-        self.list_as(METADATA, scope, page, each).await
+        self.list_as(true, scope, page, each).await
     }
 
     /// Gets one object with a list that selects its name. A controller always has `list` permission, because it
@@ -87,15 +88,18 @@ impl Client {
 
     async fn list_as<V: Resource>(
         &self,
-        accept: &'static str,
+        metadata_only: bool,
         scope: &Scope,
         page: &Page,
         each: impl FnMut(Result<V, Undecodable>) + Send,
     ) -> Result<PageEnd, Error> {
         let kind = V::kind();
-        let url = Url::list(&kind, scope, page)?;
+        let mut request = query::list(&kind, scope, page)?;
+        if metadata_only {
+            request.headers_mut().insert(ACCEPT, HeaderValue::from_static(METADATA));
+        }
         let mut observe = self.observe("list", &kind);
-        let answer = self.open(get(url, accept)?, &mut observe).await?;
+        let answer = self.open(request, &mut observe).await?;
         let code = answer.status().as_u16();
         let mut body = answer.into_body();
         let mut scanner = ItemScanner::default();

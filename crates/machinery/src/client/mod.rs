@@ -61,11 +61,12 @@ pub use config::{Config, config};
 pub use connectivity::{Connectivity, Reconnected};
 pub use dry_run::{DryRun, DryWrite, Rejection, RejectionCause};
 pub use error::{Cause, Error};
+pub use kube::core::params::{Patch, PropagationPolicy};
 pub use options::{Observer, Options, WriteGate};
 pub(crate) use query::is_name;
 pub use text::{is_control, one_line};
 pub use types::{
-    Deletion, Page, PageEnd, Preconditions, Propagation, Scope, Undecodable, WatchEvent, WatchFrom,
+    Deletion, Page, PageEnd, Preconditions, Scope, Undecodable, WatchEvent, WatchFrom,
 };
 pub use watch::Watch;
 

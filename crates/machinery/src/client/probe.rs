@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::Error;
-use super::call::{Client, JSON, get};
-use super::query::Url;
+use super::call::Client;
+use super::{Error, query};
 use crate::object::Kind;
 
 /// The probed path. A server is ready only after it has read its roles and can reach etcd, so other calls then succeed,
@@ -34,7 +33,7 @@ impl Client {
     }
 
     async fn is_ready(&self) -> Result<(), Error> {
-        self.call("get", &KIND, get(Url::at(PATH), JSON)?).await.map(drop)
+        self.call("get", &KIND, query::at(PATH)?).await.map(drop)
     }
 }
 

@@ -1,112 +1,87 @@
-//! URLs of requests.
+//! Requests, which kube builds. kube escapes parameters, but not the segments of paths.
 
 use std::borrow::Cow;
 
+use bytes::Bytes;
+use kube::core::Request;
+use kube::core::params::{GetParams, ListParams, VersionMatch, WatchParams};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::Error;
 use super::types::{Page, Scope, WatchFrom};
 use crate::object::{Kind, ObjectKey};
 
-/// Bytes that are escaped in a path segment or a parameter: all but RFC 3986's unreserved characters.
+/// Bytes that are escaped in a path segment: all but RFC 3986's unreserved characters.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// A path and its query.
-#[derive(Debug)]
-pub(super) struct Url {
-    text: String,
-    separator: char,
+/// A request as kube returns it.
+pub(super) type Built = Result<http::Request<Vec<u8>>, kube::core::request::Error>;
+
+/// Returns the requests for the objects of a kind, in one namespace or in all.
+pub(super) fn objects(kind: &Kind, namespace: Option<&str>) -> Result<Request, Error> {
+    Ok(Request::new(path(kind, namespace)?))
 }
 
-// === impl Url ===
+/// Returns the request with a body that can be cloned cheaply.
+pub(super) fn built(request: Built) -> Result<http::Request<Bytes>, Error> {
+    let request = request.map_err(|error| Error::Request(error.to_string()))?;
+    Ok(request.map(Bytes::from))
+}
 
-impl Url {
-    /// Returns the URL of a collection.
-    pub(super) fn collection(kind: &Kind, namespace: Option<&str>) -> Result<Url, Error> {
-        Ok(Url { text: path(kind, namespace)?, separator: '?' })
-    }
+/// Returns the request to read this path.
+pub(super) fn at(path: impl Into<String>) -> Result<http::Request<Bytes>, Error> {
+    let request = http::Request::get(path.into()).body(Bytes::new());
+    request.map_err(|error| Error::Request(error.to_string()))
+}
 
-    /// Returns the URL of an object or its `subresource`.
-    pub(super) fn object(
-        kind: &Kind,
-        key: &ObjectKey,
-        subresource: Option<&str>,
-    ) -> Result<Url, Error> {
-        let mut text = path(kind, Some(key.namespace()))?;
-        text.push('/');
-        text.push_str(&segment("name", key.name())?);
-        if let Some(subresource) = subresource {
-            text.push('/');
-            text.push_str(subresource);
-        }
-        Ok(Url { text, separator: '?' })
-    }
+/// Returns the request to read one object.
+pub(super) fn object(kind: &Kind, key: &ObjectKey) -> Result<http::Request<Bytes>, Error> {
+    let name = segment("name", key.name())?;
+    built(objects(kind, Some(key.namespace()))?.get(&name, &GetParams::default()))
+}
 
-    /// Returns the URL of an unchanged path.
-    pub(super) fn at(path: &str) -> Url {
-        Url { text: path.to_owned(), separator: '?' }
-    }
+/// Returns the request for a list.
+pub(super) fn list(kind: &Kind, scope: &Scope, page: &Page) -> Result<http::Request<Bytes>, Error> {
+    let version = page.not_older_than.as_ref().filter(|_| page.continue_token.is_none());
+    built(objects(kind, scope.namespace.as_deref())?.list(&ListParams {
+        limit: page.limit.filter(|_| version.is_none_or(|version| version != "0")),
+        continue_token: page.continue_token.clone(),
+        version_match: version.map(|_| VersionMatch::NotOlderThan),
+        resource_version: version.cloned(),
+        ..selectors(scope)
+    }))
+}
 
-    /// Adds a parameter.
-    pub(super) fn with(mut self, name: &str, value: &str) -> Url {
-        self.text.push(self.separator);
-        self.separator = '&';
-        self.text.push_str(name);
-        self.text.push('=');
-        self.text.extend(utf8_percent_encode(value, ESCAPED));
-        self
-    }
-
-    fn with_some(self, name: &str, value: Option<&str>) -> Url {
-        match value {
-            Some(value) => self.with(name, value),
-            None => self,
-        }
-    }
-
-    /// Returns the URL of a list.
-    pub(super) fn list(kind: &Kind, scope: &Scope, page: &Page) -> Result<Url, Error> {
-        let url = Url::scoped(kind, scope)?;
-        let limit = page.limit.map(|limit| limit.to_string());
-        if let Some(token) = &page.continue_token {
-            return Ok(url.with_some("limit", limit.as_deref()).with("continue", token));
-        }
-        let Some(version) = &page.not_older_than else {
-            return Ok(url.with_some("limit", limit.as_deref()));
-        };
-        let limit = limit.filter(|_| version != "0");
-        Ok(url
-            .with_some("limit", limit.as_deref())
-            .with("resourceVersion", version)
-            .with("resourceVersionMatch", "NotOlderThan"))
-    }
-
-    /// Returns the URL of a watch.
-    pub(super) fn watch(kind: &Kind, scope: &Scope, from: &WatchFrom) -> Result<Url, Error> {
-        let seconds = from.timeout.as_secs().max(1).to_string();
-        let mut url = Url::scoped(kind, scope)?
-            .with("watch", "true")
-            .with("allowWatchBookmarks", "true")
-            .with("timeoutSeconds", &seconds)
-            .with_some("resourceVersion", from.version.as_deref());
-        if from.initial_events {
-            url =
-                url.with("sendInitialEvents", "true").with("resourceVersionMatch", "NotOlderThan");
-        } else if from.version.is_none() {
-            // Without a version, the API server would first send all objects as new.
+/// Returns the request for a watch.
+pub(super) fn watch(
+    kind: &Kind,
+    scope: &Scope,
+    from: &WatchFrom,
+) -> Result<http::Request<Bytes>, Error> {
+    let params = WatchParams {
+        label_selector: scope.labels.clone(),
+        field_selector: scope.fields.clone(),
+        timeout: Some(u32::try_from(from.timeout.as_secs()).unwrap_or(u32::MAX).max(1)),
+        bookmarks: true,
+        send_initial_events: from.initial_events,
+    };
+    let version = match &from.version {
+        Some(version) => version,
+        None if from.initial_events => "",
+        // Without a version, the API server would first send all objects as new.
+        None => {
             return Err(Error::Request("a watch without initial events needs a version".into()));
         }
-        Ok(url)
-    }
+    };
+    built(objects(kind, scope.namespace.as_deref())?.watch(&params, version))
+}
 
-    pub(super) fn scoped(kind: &Kind, scope: &Scope) -> Result<Url, Error> {
-        Ok(Url::collection(kind, scope.namespace.as_deref())?
-            .with_some("labelSelector", scope.labels.as_deref())
-            .with_some("fieldSelector", scope.fields.as_deref()))
-    }
-
-    pub(super) fn into_string(self) -> String {
-        self.text
+/// Returns the parameters for the objects that `scope` selects.
+pub(super) fn selectors(scope: &Scope) -> ListParams {
+    ListParams {
+        label_selector: scope.labels.clone(),
+        field_selector: scope.fields.clone(),
+        ..ListParams::default()
     }
 }
 
@@ -158,7 +133,7 @@ mod tests {
     const PODS: Kind = Kind::namespaced("", "v1", "Pod", "pods");
 
     fn listed(page: &Page) -> String {
-        Url::list(&PODS, &Scope::default(), page).unwrap().into_string()
+        list(&PODS, &Scope::default(), page).unwrap().uri().to_string()
     }
 
     #[test]
@@ -168,7 +143,7 @@ mod tests {
             continue_token: Some("a/b=".into()),
             not_older_than: Some("7".into()),
         };
-        assert_eq!(listed(&page), "/api/v1/pods?limit=500&continue=a%2Fb%3D");
+        assert_eq!(listed(&page), "/api/v1/pods?&limit=500&continue=a%2Fb%3D");
     }
 
     #[test]
@@ -185,9 +160,9 @@ mod tests {
             not_older_than: Some(version.into()),
         };
         let rest = "resourceVersionMatch=NotOlderThan";
-        assert_eq!(listed(&page("0")), format!("/api/v1/pods?resourceVersion=0&{rest}"));
-        assert_eq!(listed(&page("7")), format!("/api/v1/pods?limit=500&resourceVersion=7&{rest}"));
-        assert_eq!(listed(&Page::default()), "/api/v1/pods");
+        assert_eq!(listed(&page("0")), format!("/api/v1/pods?&resourceVersion=0&{rest}"));
+        assert_eq!(listed(&page("7")), format!("/api/v1/pods?&limit=500&resourceVersion=7&{rest}"));
+        assert_eq!(listed(&Page::default()), "/api/v1/pods?");
     }
 
     #[test]
@@ -204,10 +179,10 @@ mod tests {
             metadata_only: false,
         };
         assert_eq!(
-            Url::watch(&PODS, &scope, &from).unwrap().into_string(),
-            "/api/v1/namespaces/shop/pods?labelSelector=app%3Dweb%2Ctier%20in%20%28a%2C%20b%29\
-             &watch=true&allowWatchBookmarks=true&timeoutSeconds=1&resourceVersion=5\
-             &sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+            watch(&PODS, &scope, &from).unwrap().uri().to_string(),
+            "/api/v1/namespaces/shop/pods?&watch=true&timeoutSeconds=1\
+             &labelSelector=app%3Dweb%2Ctier+in+%28a%2C+b%29&allowWatchBookmarks=true\
+             &sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=5"
         );
     }
 
@@ -219,7 +194,7 @@ mod tests {
             timeout: Duration::from_secs(9),
             metadata_only: false,
         };
-        assert!(Url::watch(&PODS, &Scope::default(), &from).is_err());
+        assert!(watch(&PODS, &Scope::default(), &from).is_err());
     }
 
     /// Names of roles may have any characters but two.
@@ -231,22 +206,18 @@ mod tests {
             ("é", "%C3%A9"),
             ("a?x#y", "a%3Fx%23y"),
         ];
-        for (name, segment) in escaped {
-            let url = Url::object(&PODS, &ObjectKey::new("ns", name), None).unwrap();
-            assert_eq!(url.into_string(), format!("/api/v1/namespaces/ns/pods/{segment}"));
+        for (name, escaped) in escaped {
+            assert_eq!(segment("name", name).unwrap(), escaped);
         }
     }
 
     #[test]
     fn a_name_that_would_change_the_path_is_rejected() {
         for name in ["", ".", "..", "a/b", "a%2f"] {
-            let key = ObjectKey::new("ns", name);
-            assert!(Url::object(&PODS, &key, None).is_err(), "{name:?}");
+            assert!(segment("name", name).is_err(), "{name:?}");
             let kind = Kind::named("example.com", name, "Thing", "things", true);
-            assert!(Url::collection(&kind, None).is_err(), "version {name:?}");
+            assert!(objects(&kind, None).is_err(), "version {name:?}");
         }
-        assert!(Url::object(&PODS, &ObjectKey::new("", "a"), None).is_err(), "no namespace");
-        let url = Url::object(&PODS, &ObjectKey::new("ns", "a"), Some("status")).unwrap();
-        assert_eq!(url.into_string(), "/api/v1/namespaces/ns/pods/a/status");
+        assert!(objects(&PODS, Some("")).is_err(), "no namespace");
     }
 }

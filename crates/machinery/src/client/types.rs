@@ -105,28 +105,6 @@ pub struct Preconditions {
     pub version: ResourceVersion,
 }
 
-/// Treatment of the objects that a deleted object owns (`propagationPolicy`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Propagation {
-    /// They are deleted after it.
-    Background,
-    /// They are deleted before it.
-    Foreground,
-    /// They stay, without an owner.
-    Orphan,
-}
-
-impl Propagation {
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Propagation::Background => "Background",
-            Propagation::Foreground => "Foreground",
-            Propagation::Orphan => "Orphan",
-        }
-    }
-}
-
 /// Effect of an accepted delete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]

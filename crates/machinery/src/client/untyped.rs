@@ -1,13 +1,14 @@
 //! Calls for interactive commands, with objects of any kind as JSON.
 
 use jiff::Timestamp;
+use kube::core::params::PostParams;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::Error;
-use super::call::{Client, JSON, decode, get, send};
-use super::query::{Url, segment};
+use super::call::{Client, decode};
+use super::query::{self, segment};
 use super::types::{Page, Scope};
 use crate::object::{Kind, ObjectKey};
 
@@ -24,8 +25,7 @@ impl Client {
     /// # Errors
     /// Any error of a call.
     pub async fn read_path(&self, path: &str) -> Result<Value, Error> {
-        let body = self.call("get", &NO_KIND, get(Url::at(path), JSON)?).await?;
-        decode(&body)
+        decode(&self.call("get", &NO_KIND, query::at(path)?).await?)
     }
 
     /// Returns the API server's clock, in whole seconds; `None` if a proxy removed the header.
@@ -34,7 +34,7 @@ impl Client {
     /// Any error of a call.
     pub async fn server_time(&self) -> Result<Option<Timestamp>, Error> {
         let mut observe = self.observe("get", &NO_KIND);
-        let answer = self.open(get(Url::at("/version"), JSON)?, &mut observe).await?;
+        let answer = self.open(query::at("/version")?, &mut observe).await?;
         observe.code = answer.status().as_u16();
         let date = answer.headers().get(http::header::DATE).and_then(|date| date.to_str().ok());
         let date = date.and_then(|date| jiff::fmt::rfc2822::parse(date).ok());
@@ -66,7 +66,7 @@ impl Client {
             "" => format!("/api/{version_segment}"),
             group => format!("/apis/{}/{version_segment}", segment("group", group)?),
         };
-        let asked = self.call("get", &NO_KIND, get(Url::at(&path), JSON)?).await;
+        let asked = self.call("get", &NO_KIND, query::at(path)?).await;
         let body =
             asked.map_err(|error| if error.code() == Some(404) { not_served() } else { error })?;
         let all: All = decode(&body)?;
@@ -81,8 +81,7 @@ impl Client {
     /// # Errors
     /// [`Error::is_not_found`] if there is none; any other error of a call.
     pub async fn read(&self, kind: &Kind, key: &ObjectKey) -> Result<Value, Error> {
-        let url = Url::object(kind, key, None)?;
-        decode(&self.call("get", kind, get(url, JSON)?).await?)
+        decode(&self.call("get", kind, query::object(kind, key)?).await?)
     }
 
     /// Reads all objects of any kind as JSON, page by page.
@@ -93,8 +92,7 @@ impl Client {
         let mut all = Vec::new();
         let mut page = Page { limit: Some(PAGE), ..Page::default() };
         loop {
-            let url = Url::list(kind, scope, &page)?;
-            let body = match self.call("list", kind, get(url, JSON)?).await {
+            let body = match self.call("list", kind, query::list(kind, scope, &page)?).await {
                 // The list expired between two pages. A new list without pages cannot expire.
                 Err(error) if error.is_expired() && page.continue_token.is_some() => {
                     (all, page) = (Vec::new(), Page::default());
@@ -124,7 +122,7 @@ impl Client {
             status: S,
         }
         let body = json!({"apiVersion": kind.api_version(), "kind": kind.kind, "spec": spec});
-        let review: Review<S> = self.post(kind, Url::collection(kind, None)?, &body).await?;
+        let review: Review<S> = self.post(kind, None, &PostParams::default(), &body).await?;
         Ok(review.status)
     }
 
@@ -139,19 +137,19 @@ impl Client {
         namespace: &str,
         body: &Value,
     ) -> Result<Value, Error> {
-        let url = Url::collection(kind, Some(namespace))?
-            .with("dryRun", "All")
-            .with("fieldManager", &self.options().field_manager);
-        self.post(kind, url, body).await
+        let field_manager = Some(self.options().field_manager.clone());
+        self.post(kind, Some(namespace), &PostParams { dry_run: true, field_manager }, body).await
     }
 
     async fn post<T: DeserializeOwned>(
         &self,
         kind: &Kind,
-        url: Url,
+        namespace: Option<&str>,
+        params: &PostParams,
         body: &Value,
     ) -> Result<T, Error> {
-        let request = send("POST", url, JSON, body.to_string().into_bytes())?;
-        decode(&self.call("create", kind, request).await?)
+        let request =
+            query::objects(kind, namespace)?.create(params, body.to_string().into_bytes());
+        decode(&self.call("create", kind, query::built(request)?).await?)
     }
 }

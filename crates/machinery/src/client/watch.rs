@@ -3,14 +3,13 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use http::header::{ACCEPT_ENCODING, HeaderValue};
+use http::header::{ACCEPT, ACCEPT_ENCODING, HeaderValue};
 
-use super::call::{Client, JSON, get, piece};
+use super::call::{Client, piece};
 use super::frames::Frames;
-use super::query::Url;
 use super::transport::Answer;
 use super::types::{Scope, WatchEvent, WatchFrom};
-use super::{Error, event};
+use super::{Error, event, query};
 use crate::object::Resource;
 
 /// The `Accept` header of a metadata-only watch. An aggregated API server without this format sends whole objects;
@@ -41,11 +40,12 @@ impl Client {
         from: &WatchFrom,
     ) -> Result<Watch<V>, Error> {
         let kind = V::kind();
-        let url = Url::watch(&kind, scope, from)?;
-        let accept = if from.metadata_only { METADATA } else { JSON };
+        let mut request = query::watch(&kind, scope, from)?;
+        if from.metadata_only {
+            request.headers_mut().insert(ACCEPT, HeaderValue::from_static(METADATA));
+        }
         // From 1.37 on, the API server compresses each event separately, which few clients can read. An uncompressed
         // event is decoded from the read buffer.
-        let mut request = get(url, accept)?;
         request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
         let mut observe = self.observe("watch", &kind);
         let answer = self.open(request, &mut observe).await?;

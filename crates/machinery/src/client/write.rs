@@ -9,19 +9,19 @@ use std::pin::pin;
 
 use bytes::Bytes;
 use http::Request;
-use serde::{Deserialize, Serialize};
+use http::header::{CONTENT_TYPE, HeaderValue};
+use kube::core::params::{self, DeleteParams, Patch, PatchParams, PostParams, PropagationPolicy};
+use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::call::{Client, JSON, decode, send};
-use super::query::Url;
+use super::call::{Client, decode};
+use super::query::{self, Built, built, objects, segment};
 use super::transport::Permit;
-use super::types::{Deletion, Preconditions, Propagation, Scope};
+use super::types::{Deletion, Preconditions, Scope};
 use super::{Error, WriteGate};
 use crate::object::{Kind, ObjectKey, Resource};
 
-const APPLY: &str = "application/apply-patch+yaml";
-const MERGE: &str = "application/merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
 
 // === impl Client ===
@@ -36,37 +36,8 @@ impl Client {
         key: &ObjectKey,
         body: &(impl Serialize + Sync),
     ) -> Result<V, Error> {
-        let url = Url::collection(&V::kind(), Some(key.namespace()))?;
-        self.write("create", "POST", url, JSON, bytes(body)?).await
-    }
-
-    /// Applies the fields in `body` (server-side apply, forced), which must contain `apiVersion` and `kind`. A
-    /// `metadata.uid` in it selects that object. If another object has the name, the API server reports an immutable
-    /// UID (422); if no object has the name, a conflict.
-    ///
-    /// # Errors
-    /// [`Error::is_conflict`] if the UID's object was deleted; any other error of a write.
-    pub async fn apply<V: Resource>(
-        &self,
-        key: &ObjectKey,
-        body: &(impl Serialize + Sync),
-    ) -> Result<V, Error> {
-        let url = Url::object(&V::kind(), key, None)?.with("force", "true");
-        self.write("patch", "PATCH", url, APPLY, bytes(body)?).await
-    }
-
-    /// Like [`Client::apply`], but does not take over fields of other managers.
-    ///
-    /// # Errors
-    /// [`Error::is_conflict`] with [`Error::conflicting_fields`] if another manager owns one of the fields with a
-    /// different value; the errors of [`Client::apply`].
-    pub async fn apply_unforced<V: Resource>(
-        &self,
-        key: &ObjectKey,
-        body: &(impl Serialize + Sync),
-    ) -> Result<V, Error> {
-        let url = Url::object(&V::kind(), key, None)?;
-        self.write("patch", "PATCH", url, APPLY, bytes(body)?).await
+        let all = objects(&V::kind(), Some(key.namespace()))?;
+        self.write("create", all.create(&self.post_params(), bytes(body)?)).await
     }
 
     /// Replaces an object (PUT). A `metadata.resourceVersion` or `metadata.uid` in `body` is a precondition.
@@ -79,20 +50,37 @@ impl Client {
         key: &ObjectKey,
         body: &(impl Serialize + Sync),
     ) -> Result<V, Error> {
-        let url = Url::object(&V::kind(), key, None)?;
-        self.write("update", "PUT", url, JSON, bytes(body)?).await
+        let all = objects(&V::kind(), Some(key.namespace()))?;
+        let name = segment("name", key.name())?;
+        self.write("update", all.replace(&name, &self.post_params(), bytes(body)?)).await
     }
 
-    /// Sets `spec.replicas` of the scale subresource.
+    /// Patches an object. An apply is forced: it takes over fields of other managers. The fields to apply include
+    /// `apiVersion` and `kind`. A `metadata.uid` in them selects that object. If another object has the name, the API
+    /// server reports an immutable UID (422); if no object has the name, a conflict.
     ///
     /// # Errors
-    /// Any error of a write.
-    pub async fn scale<V: Resource>(&self, key: &ObjectKey, replicas: u32) -> Result<(), Error> {
-        let kind = V::kind();
-        let url = Url::object(&kind, key, Some("scale"))?;
-        let url = url.with("fieldManager", &self.options().field_manager);
-        let body = json!({"spec": {"replicas": replicas}});
-        self.gated("patch", &kind, send("PATCH", url, MERGE, bytes(&body)?)?).await.map(drop)
+    /// [`Error::is_conflict`] if the UID's object was deleted; any other error of a write.
+    pub async fn patch<V: Resource>(
+        &self,
+        key: &ObjectKey,
+        patch: &Patch<impl Serialize + Sync>,
+    ) -> Result<V, Error> {
+        let force = matches!(patch, Patch::Apply(_));
+        self.patch_with(key, &PatchParams { force, ..self.patch_params() }, patch).await
+    }
+
+    /// Applies fields, but does not take over fields of other managers.
+    ///
+    /// # Errors
+    /// [`Error::is_conflict`] with [`Error::conflicting_fields`] if another manager owns one of the fields with a
+    /// different value; the errors of [`Client::patch`].
+    pub async fn apply_unforced<V: Resource>(
+        &self,
+        key: &ObjectKey,
+        body: &(impl Serialize + Sync),
+    ) -> Result<V, Error> {
+        self.patch_with(key, &self.patch_params(), &Patch::Apply(body)).await
     }
 
     /// Creates an object by server-side apply. The resourceVersion "1" is older than any object, so an existing object
@@ -111,34 +99,7 @@ impl Client {
         };
         meta.remove("uid");
         meta.insert("resourceVersion".to_owned(), "1".into());
-        let url = Url::object(&V::kind(), key, None)?.with("force", "true");
-        self.write("patch", "PATCH", url, APPLY, bytes(&body)?).await
-    }
-
-    /// Sends a JSON merge patch.
-    ///
-    /// # Errors
-    /// Any error of a write.
-    pub async fn merge_patch<V: Resource>(
-        &self,
-        key: &ObjectKey,
-        body: &(impl Serialize + Sync),
-    ) -> Result<V, Error> {
-        let url = Url::object(&V::kind(), key, None)?;
-        self.write("patch", "PATCH", url, MERGE, bytes(body)?).await
-    }
-
-    /// Sends a JSON merge patch of the status subresource.
-    ///
-    /// # Errors
-    /// Any error of a write.
-    pub async fn patch_status<V: Resource>(
-        &self,
-        key: &ObjectKey,
-        body: &(impl Serialize + Sync),
-    ) -> Result<V, Error> {
-        let url = Url::object(&V::kind(), key, Some("status"))?;
-        self.write("patch", "PATCH", url, MERGE, bytes(body)?).await
+        self.patch(key, &Patch::Apply(&body)).await
     }
 
     /// Sends an RFC 6902 patch, for finalizers: `test`, then `add` or `remove`.
@@ -150,8 +111,42 @@ impl Client {
         key: &ObjectKey,
         operations: &Value,
     ) -> Result<V, Error> {
-        let url = Url::object(&V::kind(), key, None)?;
-        self.write("patch", "PATCH", url, JSON_PATCH, bytes(operations)?).await
+        let all = objects(&V::kind(), Some(key.namespace()))?;
+        let name = segment("name", key.name())?;
+        // kube builds this one from operations of its own.
+        let mut request = all.patch(&name, &self.patch_params(), &Patch::Merge(operations));
+        if let Ok(request) = &mut request {
+            request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(JSON_PATCH));
+        }
+        self.write("patch", request).await
+    }
+
+    /// Patches the status subresource. An apply is forced.
+    ///
+    /// # Errors
+    /// Any error of a write.
+    pub async fn patch_status<V: Resource>(
+        &self,
+        key: &ObjectKey,
+        patch: &Patch<impl Serialize + Sync>,
+    ) -> Result<V, Error> {
+        let all = objects(&V::kind(), Some(key.namespace()))?;
+        let name = segment("name", key.name())?;
+        let force = matches!(patch, Patch::Apply(_));
+        let params = PatchParams { force, ..self.patch_params() };
+        self.write("patch", all.patch_subresource("status", &name, &params, patch)).await
+    }
+
+    /// Sets `spec.replicas` of the scale subresource.
+    ///
+    /// # Errors
+    /// Any error of a write.
+    pub async fn scale<V: Resource>(&self, key: &ObjectKey, replicas: u32) -> Result<(), Error> {
+        let all = objects(&V::kind(), Some(key.namespace()))?;
+        let name = segment("name", key.name())?;
+        let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
+        let request = all.patch_subresource("scale", &name, &self.patch_params(), &patch);
+        self.gated("patch", &V::kind(), built(request)?).await.map(drop)
     }
 
     /// Deletes the object that the preconditions select.
@@ -163,28 +158,19 @@ impl Client {
         &self,
         key: &ObjectKey,
         preconditions: Preconditions,
-        propagation: Propagation,
+        propagation: PropagationPolicy,
     ) -> Result<Deletion, Error> {
-        let mut only = serde_json::Map::new();
-        if preconditions.uid.is_some() {
-            only.insert("uid".to_owned(), preconditions.uid.to_string().into());
-        }
-        if preconditions.version.is_known() {
-            only.insert("resourceVersion".to_owned(), preconditions.version.to_string().into());
-        }
-        let mut body = json!({
-            "apiVersion": "v1",
-            "kind": "DeleteOptions",
-            "propagationPolicy": propagation.as_str(),
-            "preconditions": only,
-        });
-        if self.options().dry_run.is_some() {
-            // The API server ignores URL parameters if the body has options.
-            body["dryRun"] = json!(["All"]);
-        }
-        let url = Url::object(&V::kind(), key, None)?;
-        let request = send("DELETE", url, JSON, bytes(&body)?)?;
-        let answer = self.gated("delete", &V::kind(), request).await?;
+        let Preconditions { uid, version } = preconditions;
+        let params = DeleteParams {
+            preconditions: Some(params::Preconditions {
+                uid: uid.is_some().then(|| uid.to_string()),
+                resource_version: version.is_known().then(|| version.to_string()),
+            }),
+            ..self.delete_params(propagation)
+        };
+        let all = objects(&V::kind(), Some(key.namespace()))?;
+        let request = all.delete(&segment("name", key.name())?, &params);
+        let answer = self.gated("delete", &V::kind(), built(request)?).await?;
         // If the object was deleted, the response is a Status or, for some kinds (`ReturnDeletedObject`: Services),
         // its last state; otherwise, the object marked for deletion.
         let left: Option<Value> = serde_json::from_slice(&answer).ok();
@@ -197,27 +183,39 @@ impl Client {
     /// # Errors
     /// Any error of a write.
     pub async fn delete_collection<V: Resource>(&self, scope: &Scope) -> Result<(), Error> {
-        let kind = V::kind();
-        let mut body =
-            json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"});
-        if self.options().dry_run.is_some() {
-            body["dryRun"] = json!(["All"]);
-        }
-        let request = send("DELETE", Url::scoped(&kind, scope)?, JSON, bytes(&body)?)?;
-        self.gated("deletecollection", &kind, request).await.map(drop)
+        let all = objects(&V::kind(), scope.namespace.as_deref())?;
+        let params = self.delete_params(PropagationPolicy::Background);
+        let request = all.delete_collection(&params, &query::selectors(scope));
+        self.gated("deletecollection", &V::kind(), built(request)?).await.map(drop)
     }
 
-    async fn write<V: for<'de> Deserialize<'de> + Resource>(
+    async fn patch_with<V: Resource>(
         &self,
-        verb: &'static str,
-        method: &str,
-        url: Url,
-        kind: &'static str,
-        body: Vec<u8>,
+        key: &ObjectKey,
+        params: &PatchParams,
+        patch: &Patch<impl Serialize + Sync>,
     ) -> Result<V, Error> {
-        let url = url.with("fieldManager", &self.options().field_manager);
-        let request = send(method, url, kind, body)?;
-        decode(&self.gated(verb, &V::kind(), request).await?)
+        let all = objects(&V::kind(), Some(key.namespace()))?;
+        self.write("patch", all.patch(&segment("name", key.name())?, params, patch)).await
+    }
+
+    fn post_params(&self) -> PostParams {
+        let field_manager = Some(self.options().field_manager.clone());
+        PostParams { dry_run: self.is_dry_run(), field_manager }
+    }
+
+    fn patch_params(&self) -> PatchParams {
+        let PostParams { dry_run, field_manager } = self.post_params();
+        PatchParams { dry_run, field_manager, ..PatchParams::default() }
+    }
+
+    fn delete_params(&self, propagation: PropagationPolicy) -> DeleteParams {
+        let propagation_policy = Some(propagation);
+        DeleteParams { dry_run: self.is_dry_run(), propagation_policy, ..DeleteParams::default() }
+    }
+
+    async fn write<V: Resource>(&self, verb: &'static str, request: Built) -> Result<V, Error> {
+        decode(&self.gated(verb, &V::kind(), built(request)?).await?)
     }
 
     /// Sends a permitted write.

@@ -27,6 +27,7 @@ pub use error::{Class, Name, Problem};
 pub use observer::{Observer, Outcome};
 pub use policy::Retries;
 pub use program::{ExitError, Program, ProgramError};
+pub(crate) use run::End;
 pub use run::{Controller, Handle, Options, Summary};
 
 use std::future::Future;

@@ -25,7 +25,7 @@ const LAST_STEPS: Duration = Duration::from_millis(6500);
 
 /// A program of informers, controllers and other tasks.
 ///
-/// - No reconcile begins before all informers have synced, or those that [`Program::controller_after`] waits for.
+/// - No reconcile of [`Program::controller`] begins before all informers have synced.
 /// - Shutdown is ordered: controllers drain ([`Options::drain`](super::Options::drain)); then the tasks stop, one after
 ///   another in the order they were added; then the informers; then the outer tasks.
 /// - If a part ends early, the program shuts down the rest in the same order and returns the error: a restart of the
@@ -48,7 +48,7 @@ pub struct Program {
     informers: Vec<Task>,
     tasks: Vec<Task>,
     outer_tasks: Vec<Task>,
-    controllers: Vec<(&'static str, Option<Ready>, Work)>,
+    controllers: Vec<(&'static str, Work)>,
     /// One per informer, like `synced_except_forbidden`.
     synced: Vec<Ready>,
     synced_except_forbidden: Vec<Ready>,
@@ -125,21 +125,7 @@ impl Program {
 
     /// Adds a controller, which starts when all informers have synced.
     pub fn controller<R: Reconciler>(self, controller: Controller<R>) -> Program {
-        self.add(controller, None)
-    }
-
-    /// Adds a controller, which starts when `ready` completes. A controller that waits only for its own views works
-    /// even if another controller's kind cannot be listed.
-    pub fn controller_after<R: Reconciler>(
-        self,
-        ready: impl Future<Output = ()> + Send + 'static,
-        controller: Controller<R>,
-    ) -> Program {
-        self.add(controller, Some(ready.boxed()))
-    }
-
-    fn add<R: Reconciler>(mut self, controller: Controller<R>, ready: Option<Ready>) -> Program {
-        let name = controller.name();
+        let (mut this, name) = (self, controller.name());
         let work = |ready, stop: Shutdown| {
             async move {
                 tokio::select! {
@@ -150,7 +136,21 @@ impl Program {
             }
             .boxed()
         };
-        self.controllers.push((name, ready, Box::new(work)));
+        this.controllers.push((name, Box::new(work)));
+        this
+    }
+
+    /// Adds a controller that `run` starts, for example when its own views have synced: it works even if another
+    /// controller's kind cannot be listed.
+    pub(crate) fn controller_run<T>(
+        mut self,
+        name: &'static str,
+        run: impl FnOnce(Shutdown) -> T + Send + 'static,
+    ) -> Program
+    where
+        T: Future<Output = ()> + Send + 'static,
+    {
+        self.controllers.push((name, Box::new(|_, stop| run(stop).boxed())));
         self
     }
 
@@ -191,8 +191,8 @@ impl Program {
     pub async fn run(self, shutdown: Shutdown) -> Result<(), ProgramError> {
         self.check_names()?;
         let all_synced = join_all(self.synced).map(drop).shared();
-        let controllers = self.controllers.into_iter().map(|(name, ready, work)| -> Task {
-            let ready = ready.unwrap_or_else(|| all_synced.clone().boxed());
+        let controllers = self.controllers.into_iter().map(|(name, work)| -> Task {
+            let ready = all_synced.clone().boxed();
             let task = |stop| work(ready, stop).map(Ok).boxed();
             (format!("the controller of {name}"), Box::new(task))
         });

@@ -51,8 +51,17 @@ pub struct Options {
 
 /// A controller, which runs a reconciler over the keys of a queue.
 pub struct Controller<R> {
-    core: Core<R>,
+    core: Arc<Core<R>>,
     options: Options,
+}
+
+/// The reason why a run of a controller ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The program shuts down: running reconciles have [`Options::drain`] to end.
+    Shutdown,
+    /// Another process can lead: running reconciles end at once.
+    TermOver,
 }
 
 /// Handle for adding keys to a controller. Cheap to clone.
@@ -113,7 +122,7 @@ impl<R: Reconciler> Controller<R> {
             reconciles: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
         };
-        Controller { core, options }
+        Controller { core: Arc::new(core), options }
     }
 
     /// Returns its name in metrics and logs.
@@ -123,16 +132,31 @@ impl<R: Reconciler> Controller<R> {
 
     /// Returns its handle.
     pub fn handle(&self) -> Handle {
-        let Core { queue, failing, .. } = &self.core;
+        let Core { queue, failing, .. } = &*self.core;
         Handle { queue: queue.clone(), failing: failing.clone() }
     }
 
     /// Runs until `shutdown` completes. Then no reconcile begins, running ones have [`Options::drain`] to end, and the
     /// rest is dropped. Dropping the future drops all reconciles.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Summary {
+        self.run_until(async {
+            shutdown.await;
+            End::Shutdown
+        })
+        .await
+    }
+
+    /// Empties the queue, and accepts keys again. No reconcile may run.
+    pub(crate) fn restart(&self) {
+        *self.core.failing.lock() = Failing::default();
+        self.core.queue.restart();
+    }
+
+    /// Runs until `end` completes.
+    pub(crate) async fn run_until(&self, end: impl Future<Output = End>) -> Summary {
         let handle = self.handle();
-        let (name, options) = (self.core.name, self.options);
-        let core = Arc::new(self.core);
+        let (core, options) = (&self.core, &self.options);
+        let name = core.name;
         let posts: Vec<Arc<Heartbeat>> =
             (0..options.workers.max(1)).map(|_| Arc::default()).collect();
         core.observer.running(name, posts.len());
@@ -140,17 +164,14 @@ impl<R: Reconciler> Controller<R> {
             Watchdog::start(name, posts.clone(), options.blocked, core.observer.clone());
         let (mut workers, mut at) = (JoinSet::new(), HashMap::new());
         for heartbeat in posts {
-            at.insert(
-                workers.spawn(Arc::clone(&core).work(Arc::clone(&heartbeat))).id(),
-                heartbeat,
-            );
+            at.insert(workers.spawn(Arc::clone(core).work(Arc::clone(&heartbeat))).id(), heartbeat);
         }
         let mut reconnected = options.connectivity.as_ref().map(Connectivity::reconnected);
-        let mut shutdown = pin!(shutdown);
-        loop {
+        let mut end = pin!(end);
+        let end = loop {
             let ended = tokio::select! {
                 biased;
-                () = &mut shutdown => break,
+                end = &mut end => break end,
                 () = returned(&mut reconnected) => {
                     handle.wake_transient();
                     continue;
@@ -163,11 +184,11 @@ impl<R: Reconciler> Controller<R> {
                 // It takes over the heartbeat, which the watchdog checks.
                 let heartbeat = at.remove(&error.id()).unwrap_or_default();
                 at.insert(
-                    workers.spawn(Arc::clone(&core).work(Arc::clone(&heartbeat))).id(),
+                    workers.spawn(Arc::clone(core).work(Arc::clone(&heartbeat))).id(),
                     heartbeat,
                 );
             }
-        }
+        };
         core.queue.shut_down();
         if timeout(options.drain, ended(&mut workers)).await.is_err() {
             workers.abort_all();
@@ -180,7 +201,9 @@ impl<R: Reconciler> Controller<R> {
             stuck: workers.len(),
         };
         workers.detach_all();
-        tracing::info!(controller = name, ?summary, "controller stopped");
+        if end == End::Shutdown {
+            tracing::info!(controller = name, ?summary, "controller stopped");
+        }
         summary
     }
 }
@@ -205,8 +228,13 @@ impl Handle {
         Handle { queue, failing: Arc::default() }
     }
 
-    /// Returns the queue, for adding keys.
-    pub fn queue(&self) -> &WorkQueue<ObjectKey> {
+    /// Enqueues a key. With a manager, this does nothing before the stores have synced and while another process leads,
+    /// because a controller then begins with all objects.
+    pub fn add(&self, key: &ObjectKey) {
+        self.queue.add(key);
+    }
+
+    pub(crate) fn queue(&self) -> &WorkQueue<ObjectKey> {
         &self.queue
     }
 

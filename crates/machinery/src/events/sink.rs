@@ -13,7 +13,7 @@ use super::correlate::{Job, Outcome, Series};
 use super::recorder::{Dropped, Shared};
 use super::wire::{self, Written};
 use super::{FLUSH, TRIES, WRITERS, WRITERS_OF_ONE};
-use crate::client::{Client, Error};
+use crate::client::{Client, Error, Patch};
 use crate::object::InternedStr;
 
 /// Pause before the second attempt; doubled before the third.
@@ -43,7 +43,7 @@ impl Api for Client {
 
     async fn count(&self, job: &Job) -> Result<(), Error> {
         let patch = wire::patch(job);
-        self.merge_patch::<Written>(&wire::key(job), &patch).await.map(drop)
+        self.patch::<Written>(&wire::key(job), &Patch::Merge(&patch)).await.map(drop)
     }
 }
 

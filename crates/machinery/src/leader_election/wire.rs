@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::candidate::{Answer, Step};
 use super::record::Record;
-use crate::client::{Client, Error};
+use crate::client::{Client, Error, Patch};
 use crate::object::{Kind, Meta, Nothing, ObjectKey, Resource};
 
 /// A Lease.
@@ -42,7 +42,7 @@ impl Api for Client {
             // The version in the patch is a precondition: for any other version, the response is 409.
             Step::Update(record, version) => {
                 let body = json!({"metadata": {"resourceVersion": version}, "spec": record});
-                self.merge_patch::<Lease>(key, &body).await
+                self.patch::<Lease>(key, &Patch::Merge(&body)).await
             }
             Step::Read | Step::Wait(_) | Step::Done => self.get::<Lease>(key).await,
         };

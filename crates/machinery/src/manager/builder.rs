@@ -3,38 +3,35 @@
 use std::any::TypeId;
 use std::sync::Arc;
 
+use futures::FutureExt;
 use futures::future::BoxFuture;
-use futures::{FutureExt, Stream, StreamExt, stream};
-use parking_lot::Mutex;
 
 #[cfg(any(test, feature = "testing"))]
 use super::context::ControllerState;
 use super::context::{Declared, Labelled};
 use super::function::{Finalizer, Function, Functions};
 use super::handlers::{Handlers, filtered, waiting_when_known};
-use super::kinds::{ControllerDeps, InStep, Informers};
-use super::leading::{Lead, WhileLeading};
+use super::kinds::{ControllerDeps, Informers};
+use super::leading::Term;
 use super::wiring::{self, WiringError};
 use super::{Context, Manager, Shared};
 #[cfg(any(test, feature = "testing"))]
 use crate::client::Client;
-use crate::controller::{
-    Action, Controller, Handle, Options, Problem, Program, Reconciler, enqueue,
-};
+use crate::controller::{Action, Controller, Handle, Options, Problem, Program, enqueue};
 use crate::informer;
 use crate::object::{Keep, ObjectKey, Resource};
 use crate::store::{Delta, Index};
+use crate::workqueue::Priority;
 
 /// Declares a controller of `V`: what it owns, watches and reads, and how it reconciles.
 ///
 /// The manager lists and watches every declared view. A reconcile can read only these views, and begins after they have
 /// synced in the namespace of its key. If one of several namespaces cannot be listed, the others are still reconciled.
-#[must_use = "a controller is added by `reconcile`, `reconciler` or `run`"]
+#[must_use = "a controller is added by `reconcile` or `run`"]
 pub struct ControllerBuilder<V, D = ()> {
     manager: Manager,
     name: &'static str,
     options: Vec<Change>,
-    is_on_standbys: bool,
     declared: Vec<TypeId>,
     owned: Vec<TypeId>,
     labelled: Vec<Labelled>,
@@ -81,7 +78,6 @@ impl<V: Resource> ControllerBuilder<V> {
             manager,
             name,
             options: Vec::new(),
-            is_on_standbys: false,
             declared,
             owned: Vec::new(),
             labelled: Vec::new(),
@@ -108,7 +104,6 @@ impl<V: Resource> ControllerBuilder<V> {
             manager: self.manager,
             name: self.name,
             options: self.options,
-            is_on_standbys: self.is_on_standbys,
             declared: self.declared,
             owned: self.owned,
             labelled: self.labelled,
@@ -362,34 +357,6 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
         this
     }
 
-    /// Enqueues the keys of a stream, for example from a webhook receiver or an external queue. The controller
-    /// continues when the stream ends. Keys that arrive while another process leads are dropped: a new leader
-    /// reconciles all objects.
-    pub fn source(mut self, keys: impl Stream<Item = ObjectKey> + Send + 'static) -> Self {
-        self.handlers.source(|_| Ok(keys.boxed()));
-        self
-    }
-
-    /// Enqueues all objects for each item of the stream, for example after a change of the program's settings.
-    pub fn reconcile_all_on(mut self, signals: impl Stream<Item = ()> + Send + 'static) -> Self {
-        self.handlers.source(|parts| {
-            let objects = parts.store::<V>()?;
-            let all = move |()| {
-                let keys: Vec<_> = objects.list().iter().map(|it| it.key().clone()).collect();
-                stream::iter(keys)
-            };
-            Ok(signals.flat_map(all).boxed())
-        });
-        self
-    }
-
-    /// Also reconciles while another process leads. Use it for a controller that only reads, such as one that exports
-    /// metrics: the client of a standby refuses all writes.
-    pub fn also_on_standbys(mut self) -> Self {
-        self.is_on_standbys = true;
-        self
-    }
-
     /// Declares that reconciles read `W`, and adjusts its informer, for example with a selector or to metadata only. If
     /// an object stops matching the selector, the controller considers it deleted. A selector is refused if another
     /// controller reads `W`, too: see [`Manager::informer`].
@@ -482,12 +449,6 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
         E: Into<Problem> + 'static,
     {
         let controller = self.name;
-        if self.is_on_standbys && (self.finalizer.is_some() || !self.owned.is_empty()) {
-            self.faults.push(WiringError(format!(
-                "the controller {controller} is `.also_on_standbys()`, but owns objects or has a finalizer: writes are \
-                 refused there; let another controller write"
-            )));
-        }
         if !self.labelled.is_empty() && self.finalizer.is_none() {
             self.faults.push(WiringError(format!(
                 "the controller {controller} owns objects by a label, which the garbage collector does not delete: add \
@@ -500,7 +461,80 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
             finalizer: self.finalizer.take(),
             on_error: self.on_error.take().unwrap_or_else(|| Arc::new(|_, problem| problem)),
         };
-        self.add(move |parts| Function::new(parts, declared, functions, reconcile))
+        self.register(declared, functions, reconcile)
+    }
+
+    fn register<F, P, E>(
+        mut self,
+        reads: Declared,
+        functions: Functions<V, D>,
+        reconcile: F,
+    ) -> Manager
+    where
+        F: Fn(Arc<V>, Context<V, D>) -> P + Send + Sync + 'static,
+        P: Future<Output = Result<Action, E>> + Send + 'static,
+        E: Into<Problem> + 'static,
+    {
+        let controller = self.name;
+        let idle = self.handlers.filters_of_nothing();
+        self.faults.extend(idle.map(|view| {
+            WiringError(format!(
+                "the controller {controller} has a `.filter::<{view}>(…)`, but no change of {view} enqueues anything: add \
+                 `.owns::<{view}>()`, `.watches::<{view}>(…)` or `.refers::<{view}>(…)`, or remove the filter"
+            ))
+        }));
+        let ControllerBuilder { mut manager, name, options, declared, mut handlers, .. } = self;
+        let (endings, faults) = (self.endings, self.faults);
+        let declared: Arc<[TypeId]> = declared.into();
+        let views = declared.clone();
+        let add: Add = Box::new(move |shared, informers, mut program| {
+            let mut parts = shared.parts(name, informers.clone(), declared.clone());
+            parts.filters = handlers.all_filters();
+            let term = Arc::new(Term::of(shared.lead.clone()));
+            let function = Function::new(&parts, reads, functions, reconcile, term.clone())?;
+            let state = function.controller.clone();
+            let mut all = shared.options.clone();
+            options.into_iter().for_each(|change| change(&mut all));
+            let controller = Controller::new(name, function, shared.observed(name, all));
+            let handle = controller.handle();
+            // Until the term begins.
+            handle.queue().shut_down();
+            for (name, ending) in endings {
+                let ending = ending(&parts)?;
+                program = program.task(name, |stop| async move {
+                    stop.requested().await;
+                    ending.await;
+                });
+            }
+            shared.watch_queue(name, &handle);
+            // The handle is of this controller, so this cannot fail.
+            let _ = parts.handle.set(handle.clone());
+            let mut listens = Some(handlers.listens::<V>(&parts)?);
+            // Adding handlers earlier would fill the queue without a worker, on a standby or while a kind is not
+            // served. A handler that is added late receives all stored objects.
+            let begin = move || match listens.take() {
+                Some(listens) => listens.into_iter().for_each(|listen| listen()),
+                None => {
+                    state.forget_deleted();
+                    for object in state.objects.list() {
+                        handle.queue().add_with(object.key(), Priority::Low);
+                    }
+                }
+            };
+            let synced = informers.synced_except_forbidden(&declared);
+            let informers = informers.clone();
+            Ok(program.controller_run(name, |stop| async move {
+                tokio::select! {
+                    biased;
+                    () = stop.requested() => return,
+                    () = synced => {}
+                }
+                let refresh = |number| informers.refreshed(&declared, number);
+                term.run(controller, refresh, begin, stop).await;
+            }))
+        });
+        manager.controllers.push(Registration { name, faults, declared: views, add });
+        manager
     }
 
     fn declared_for_reconciles(&mut self) -> Declared {
@@ -511,97 +545,6 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
             publishes_writes: self.publishes_writes,
             finalizer: self.finalizer.as_ref().map(Finalizer::name),
         }
-    }
-
-    /// Adds the controller with a [`Reconciler`] built from its parts. The reconciler is also called for objects that
-    /// are being deleted and for keys whose object was deleted.
-    pub fn reconciler<R: Reconciler>(
-        mut self,
-        make: impl FnOnce(&ControllerDeps) -> Result<R, WiringError> + Send + 'static,
-    ) -> Manager {
-        let unused = [
-            ("finalizer", self.finalizer.is_some()),
-            ("conditions", !self.conditions.is_empty()),
-            ("publish_writes", self.publishes_writes),
-            ("on_error", self.on_error.is_some()),
-            ("data", TypeId::of::<D>() != TypeId::of::<()>()),
-            ("owns_labelled", !self.labelled.is_empty()),
-        ];
-        let controller = self.name;
-        let unused = unused.into_iter().filter(|(_, is_declared)| *is_declared);
-        self.faults.extend(unused.map(|(declaration, _)| {
-            WiringError(format!(
-                "the controller {controller} declares `.{declaration}(…)`, which only `.reconcile(…)` and `.run(…)` use: \
-                 remove it and do it in the reconciler"
-            ))
-        }));
-        self.handlers.record_nothing();
-        self.add(make)
-    }
-
-    fn add<R: Reconciler>(
-        mut self,
-        make: impl FnOnce(&ControllerDeps) -> Result<R, WiringError> + Send + 'static,
-    ) -> Manager {
-        let controller = self.name;
-        let idle = self.handlers.filters_of_nothing();
-        self.faults.extend(idle.map(|view| {
-            WiringError(format!(
-                "the controller {controller} has a `.filter::<{view}>(…)`, but no change of {view} enqueues anything: add \
-                 `.owns::<{view}>()`, `.watches::<{view}>(…)` or `.refers::<{view}>(…)`, or remove the filter"
-            ))
-        }));
-        let ControllerBuilder { mut manager, name, options, declared, mut handlers, .. } = self;
-        let (is_on_standbys, endings, faults) = (self.is_on_standbys, self.endings, self.faults);
-        let declared: Arc<[TypeId]> = declared.into();
-        let views = declared.clone();
-        let add: Add = Box::new(move |shared, informers, program| {
-            let mut parts = shared.parts(name, informers.clone(), declared.clone());
-            parts.filters = handlers.all_filters();
-            let (of_barrier, views) = (informers.clone(), declared.clone());
-            let lead = if is_on_standbys { Lead::default() } else { shared.lead.clone() };
-            let barrier = lead.barrier(name, move |term| of_barrier.refreshed(&views, term));
-            let reconciler = InStep {
-                reconciler: WhileLeading { reconciler: make(&parts)?, barrier: barrier.clone() },
-                controller: name,
-                held_back: Mutex::default(),
-                informers: informers.clone(),
-                views: declared.clone(),
-            };
-            let mut all = shared.options.clone();
-            options.into_iter().for_each(|change| change(&mut all));
-            let controller = Controller::new(name, reconciler, shared.observed(name, all));
-            let handle = controller.handle();
-            let (mut program, first) = barrier.attach(
-                program,
-                parts.informer::<V>()?.clone(),
-                parts.filters.of(),
-                handle.queue(),
-            );
-            for (name, ending) in endings {
-                let ending = ending(&parts)?;
-                program = program.task(name, |stop| async move {
-                    stop.requested().await;
-                    ending.await;
-                });
-            }
-            shared.watch_queue(name, &handle);
-            parts.handle = Some(handle);
-            let listens = handlers.listens::<V>(&parts)?;
-            program = handlers.enqueue_sources(&parts, &lead, &barrier.missed(), program)?;
-            let synced = informers.synced_except_forbidden(&declared);
-            // Adding handlers earlier would fill the queue without a worker, on a standby or while a kind is not
-            // served. A handler that is added late receives all stored objects.
-            let ready = async move {
-                synced.await;
-                barrier.caught_up().await;
-                first();
-                listens.into_iter().for_each(|listen| listen());
-            };
-            Ok(program.controller_after(ready, controller))
-        });
-        manager.controllers.push(Registration { name, faults, declared: views, add });
-        manager
     }
 
     /// Returns a context over `object` for unit tests of a reconcile function. Nothing is listed or watched: the stores

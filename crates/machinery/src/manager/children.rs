@@ -23,7 +23,7 @@ use super::context::Labelled;
 use super::managed_fields::{Foreign, Unwanted, conflict_if_another};
 use super::throttle::WINDOW;
 use super::wiring::{WiringError, view};
-use crate::client::{self, Deletion, Preconditions, Propagation};
+use crate::client::{self, Deletion, Patch, Preconditions, PropagationPolicy};
 use crate::controller::{Name, Problem};
 use crate::object::{InternedStr, Keep, Meta, ObjectKey, Owner, Resource};
 use crate::store::Store;
@@ -455,7 +455,7 @@ impl<V: Resource, D> Context<V, D> {
                 continue;
             }
             let only = Preconditions { uid: *uid, version: *version };
-            match self.client().delete::<C>(key, only, Propagation::Background).await {
+            match self.client().delete::<C>(key, only, PropagationPolicy::Background).await {
                 Ok(Deletion::Deleted) if !self.client().is_dry_run() => {
                     self.deleted(&children, key, *uid);
                 }
@@ -601,7 +601,7 @@ impl<V: Resource, D> Context<V, D> {
         let patch = json!({ "metadata": {
             "uid": child.uid(), "annotations": { C::Keep::ADMITTED: admitted },
         }});
-        let recorded = self.client().merge_patch::<C>(&desired.key, &patch).await;
+        let recorded = self.client().patch::<C>(&desired.key, &Patch::Merge(&patch)).await;
         let recorded = recorded.map_err(conflict_if_another);
         let recorded = recorded.map_err(|error| failed::<C>("update", &desired.key, error))?;
         let different = options.different(desired, &recorded)?;

@@ -207,6 +207,14 @@ impl<V: Resource> ControllerState<V> {
         }
     }
 
+    /// Removes the state of objects that were deleted while another process led.
+    pub(super) fn forget_deleted(&self) {
+        let exists = |key: &ObjectKey| self.objects.get(key).is_some();
+        self.accepted.lock().retain(|key, _| exists(key));
+        self.parts.lost_children.lock().retain(exists);
+        self.reported.lock().retain(|key, _| exists(key));
+    }
+
     /// Removes all state of a deleted object.
     pub(super) fn forget(&self, key: &ObjectKey) {
         self.accepted.lock().remove(key);

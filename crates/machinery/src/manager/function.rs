@@ -1,10 +1,12 @@
 //! A reconciler that is a function.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -13,20 +15,27 @@ use super::builder::OnProblem;
 use super::children::failed;
 use super::context::{ControllerState, Declared};
 use super::kinds::ControllerDeps;
+use super::leading::Term;
 use super::wiring::WiringError;
-use crate::client;
+use crate::client::{self, Patch};
 use crate::controller::{Action, Problem, Reconciler};
 use crate::events::Type;
 use crate::object::{InternedStr, ObjectKey, Resource};
 
 /// Calls `reconcile` for each object that exists and is not being deleted.
 pub(super) struct Function<V, D, F> {
-    controller: Arc<ControllerState<V>>,
+    pub(super) controller: Arc<ControllerState<V>>,
     reconcile: F,
     data: Arc<D>,
     finalizer: Option<Finalizer<V, D>>,
     on_error: OnProblem<V, D>,
+    term: Arc<Term>,
+    /// The namespaces in which not all views have synced, and so nothing is reconciled.
+    held_back: Mutex<HashSet<InternedStr>>,
 }
+
+/// Pause before a key of such a namespace is tried again.
+const OUT_OF_STEP: Duration = Duration::from_secs(10);
 
 /// The data of the program, and the functions that run in addition to `reconcile`.
 pub(super) struct Functions<V, D> {
@@ -54,10 +63,30 @@ impl<V: Resource, D, F> Function<V, D, F> {
         declared: Declared,
         functions: Functions<V, D>,
         reconcile: F,
+        term: Arc<Term>,
     ) -> Result<Function<V, D, F>, WiringError> {
         let controller = Arc::new(ControllerState::new(parts, declared)?);
         let Functions { data, finalizer, on_error } = functions;
-        Ok(Function { controller, reconcile, data, finalizer, on_error })
+        let held_back = Mutex::default();
+        Ok(Function { controller, reconcile, data, finalizer, on_error, term, held_back })
+    }
+
+    /// Returns whether all views have synced in this namespace. Otherwise, objects that are not stored yet would be
+    /// created twice.
+    fn is_in_step(&self, namespace: &InternedStr) -> bool {
+        let ControllerDeps { controller, informers, declared, .. } = &self.controller.parts;
+        if informers.have_synced_in(declared, namespace) {
+            self.held_back.lock().remove(namespace);
+            return true;
+        }
+        if self.held_back.lock().insert(namespace.clone()) {
+            tracing::warn!(
+                controller,
+                %namespace,
+                "no object is reconciled here before all kinds that the controller reads can be listed"
+            );
+        }
+        false
     }
 
     /// Publishes that every reconcile of an object has written something for a long time.
@@ -84,6 +113,33 @@ where
     P: Future<Output = Result<Action, E>> + Send + 'static,
     E: Into<Problem> + 'static,
 {
+    async fn reconcile_key(&self, key: &ObjectKey) -> Result<Action, Problem> {
+        let Some(object) = self.controller.objects.get(key) else {
+            self.controller.forget(key);
+            return Ok(Action::Done);
+        };
+        self.controller.begins(key);
+        let cx = Context::new(self.controller.clone(), self.data.clone(), object.clone());
+        let mut outcome = self.dispatch(object.clone(), &cx).await;
+        if cx.has_written() {
+            self.controller.pace.wrote(key, Instant::now());
+        }
+        if let Err(problem) = outcome {
+            outcome = in_terminating_namespace(&*object, problem);
+        }
+        let outcome = outcome.map_err(|problem| (self.on_error)(&cx, problem));
+        match &outcome {
+            Ok(_) => self.controller.succeeded(key),
+            Err(problem) => {
+                if let Some(reason) = problem.reason() {
+                    cx.warn(reason, &problem.to_string());
+                }
+                self.controller.failed(key);
+            }
+        }
+        outcome
+    }
+
     async fn dispatch(&self, mut object: Arc<V>, cx: &Context<V, D>) -> Result<Action, Problem> {
         match &self.finalizer {
             None if object.meta().deleting => return Ok(Action::Done),
@@ -116,30 +172,10 @@ where
     E: Into<Problem> + 'static,
 {
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Problem> {
-        let Some(object) = self.controller.objects.get(key) else {
-            self.controller.forget(key);
-            return Ok(Action::Done);
-        };
-        self.controller.begins(key);
-        let cx = Context::new(self.controller.clone(), self.data.clone(), object.clone());
-        let mut outcome = self.dispatch(object.clone(), &cx).await;
-        if cx.has_written() {
-            self.controller.pace.wrote(key, Instant::now());
+        if !self.is_in_step(key.namespace()) {
+            return Ok(Action::RequeueAfter(OUT_OF_STEP));
         }
-        if let Err(problem) = outcome {
-            outcome = in_terminating_namespace(&*object, problem);
-        }
-        let outcome = outcome.map_err(|problem| (self.on_error)(&cx, problem));
-        match &outcome {
-            Ok(_) => self.controller.succeeded(key),
-            Err(problem) => {
-                if let Some(reason) = problem.reason() {
-                    cx.warn(reason, &problem.to_string());
-                }
-                self.controller.failed(key);
-            }
-        }
-        outcome
+        self.term.within(self.reconcile_key(key)).await
     }
 
     fn held_for(&self, key: &ObjectKey) -> Option<Duration> {
@@ -263,7 +299,7 @@ impl<V: Resource, D> Context<V, D> {
         let patch = json!({ "metadata": {
             "uid": meta.uid, "resourceVersion": meta.version, "finalizers": finalizers,
         }});
-        let written = self.client().merge_patch::<V>(self.key(), &patch).await;
+        let written = self.client().patch::<V>(self.key(), &Patch::Merge(&patch)).await;
         written.map_err(|error| failed::<V>("update", self.key(), error))
     }
 }

@@ -11,27 +11,23 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::stream::BoxStream;
-use futures::{FutureExt, StreamExt};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 
 use super::kinds::ControllerDeps;
-use super::leading::Lead;
 use super::wiring::{self, WiringError};
-use crate::controller::{Handle, Name, Program, enqueue};
-use crate::object::{ObjectKey, Resource};
+use crate::controller::{Handle, Name, enqueue};
+use crate::object::Resource;
 use crate::store::Delta;
 use crate::workqueue::Priority;
 
-/// The declared handlers of a controller, their filters, and its streams of keys.
+/// The declared handlers of a controller, and their filters.
 pub(super) struct Handlers {
     filters: Filters,
     /// The views with handlers that are filtered.
     filtered: Vec<TypeId>,
     recording: Vec<Handler>,
     enqueuing: Vec<Handler>,
-    sources: Vec<Source>,
 }
 
 /// The filters of a controller, by the type of their view, each with the view's name.
@@ -40,9 +36,6 @@ pub(super) struct Filters(HashMap<TypeId, (&'static str, Arc<dyn Any + Send + Sy
 
 /// Returns whether a change of an object enqueues it.
 pub(super) type Filter<V> = Arc<dyn Fn(&Delta<V>) -> bool + Send + Sync>;
-/// Creates a stream of keys.
-type Source =
-    Box<dyn FnOnce(&ControllerDeps) -> Result<BoxStream<'static, ObjectKey>, WiringError> + Send>;
 /// Creates a handler, once there is a queue.
 type Handler = Box<dyn FnOnce(&ControllerDeps) -> Result<Listen, WiringError> + Send>;
 /// Adds a handler to its informer.
@@ -58,7 +51,6 @@ impl Handlers {
             filtered: vec![TypeId::of::<V>()],
             recording: Vec::new(),
             enqueuing: Vec::new(),
-            sources: Vec::new(),
         }
     }
 
@@ -97,16 +89,6 @@ impl Handlers {
         self.filtered.push(TypeId::of::<W>());
     }
 
-    /// Adds a stream of keys to enqueue.
-    pub(super) fn source(
-        &mut self,
-        make: impl FnOnce(&ControllerDeps) -> Result<BoxStream<'static, ObjectKey>, WiringError>
-        + Send
-        + 'static,
-    ) {
-        self.sources.push(Box::new(make));
-    }
-
     /// Returns the views of filters that no handler uses.
     pub(super) fn filters_of_nothing(&self) -> impl Iterator<Item = &'static str> {
         let filters = self.filters.0.iter();
@@ -116,11 +98,6 @@ impl Handlers {
     /// Returns the filters, for the parts that the handlers are created from.
     pub(super) fn all_filters(&self) -> Filters {
         self.filters.clone()
-    }
-
-    /// Drops the handlers that record changes, for a reconciler that does not read their records.
-    pub(super) fn record_nothing(&mut self) {
-        self.recording.clear();
     }
 
     /// Creates the handlers, in the order in which they receive each change.
@@ -135,38 +112,6 @@ impl Handlers {
         let recording = std::mem::take(&mut self.recording).into_iter();
         let all = recording.chain([own]).chain(std::mem::take(&mut self.enqueuing));
         all.map(|handler| handler(parts)).collect()
-    }
-
-    /// Adds the tasks that enqueue the keys of the streams while this process leads. While the lease is not renewed in
-    /// time, `missed` is called instead.
-    pub(super) fn enqueue_sources(
-        self,
-        parts: &ControllerDeps,
-        lead: &Lead,
-        missed: &Arc<dyn Fn() + Send + Sync>,
-        mut program: Program,
-    ) -> Result<Program, WiringError> {
-        for source in self.sources {
-            let (source, lead, missed) = (source(parts)?, lead.clone(), missed.clone());
-            let queue = parts.handle().queue().clone();
-            let name = format!("a source of {}", parts.controller());
-            program = program.task(name, |stop| async move {
-                let add = source.for_each(|key| {
-                    if lead.leads() {
-                        queue.add(&key);
-                    } else {
-                        missed();
-                    }
-                    std::future::ready(())
-                });
-                tokio::select! {
-                    biased;
-                    () = stop.requested() => {}
-                    () = add.then(|()| std::future::pending()) => {}
-                }
-            });
-        }
-        Ok(program)
     }
 }
 

@@ -3,8 +3,7 @@
 use std::any::{Any, TypeId};
 use std::collections::HashSet;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
@@ -12,10 +11,10 @@ use super::Shared;
 use super::handlers::Filters;
 use super::wiring::{WiringError, view};
 use crate::client::Client;
-use crate::controller::{Action, Handle, Problem, Program, Reconciler};
+use crate::controller::{Handle, Program};
 use crate::events::Recorder;
 use crate::informer::{BuildError, Builder, Informer};
-use crate::object::{InternedStr, ObjectKey, Resource};
+use crate::object::{ObjectKey, Resource};
 use crate::store::{Index, Store};
 
 /// The declared views, in the order of declaration. Two views of one kind have separate stores.
@@ -76,7 +75,8 @@ pub struct ControllerDeps {
     pub(super) controller: &'static str,
     pub(super) client: Client,
     pub(super) recorder: Recorder,
-    pub(super) handle: Option<Handle>,
+    /// Empty until the controller has been created.
+    pub(super) handle: Arc<OnceLock<Handle>>,
     pub(super) informers: Arc<Informers>,
     pub(super) declared: Arc<[TypeId]>,
     pub(super) filters: Filters,
@@ -155,43 +155,6 @@ impl<V: Resource> Declared for Declaration<V> {
     }
 }
 
-/// A reconciler that delays reconciles in a namespace until all views have synced there. Otherwise, objects that are
-/// not cached yet would be created twice.
-pub(super) struct InStep<R> {
-    pub(super) reconciler: R,
-    pub(super) controller: &'static str,
-    /// The namespaces in which keys are delayed.
-    pub(super) held_back: Mutex<HashSet<InternedStr>>,
-    pub(super) informers: Arc<Informers>,
-    pub(super) views: Arc<[TypeId]>,
-}
-
-/// Pause before a delayed reconcile is tried again.
-const OUT_OF_STEP: Duration = Duration::from_secs(10);
-
-impl<R: Reconciler> Reconciler for InStep<R> {
-    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Problem> {
-        let namespace = key.namespace();
-        if !self.informers.have_synced_in(&self.views, namespace) {
-            if self.held_back.lock().insert(namespace.clone()) {
-                let controller = self.controller;
-                tracing::warn!(
-                    controller,
-                    %namespace,
-                    "no object is reconciled here before all kinds that the controller reads can be listed"
-                );
-            }
-            return Ok(Action::RequeueAfter(OUT_OF_STEP));
-        }
-        self.held_back.lock().remove(namespace);
-        self.reconciler.reconcile(key).await
-    }
-
-    fn held_for(&self, key: &ObjectKey) -> Option<Duration> {
-        self.reconciler.held_for(key)
-    }
-}
-
 // === impl Informers ===
 
 impl Informers {
@@ -216,7 +179,7 @@ impl Informers {
     }
 
     /// Returns whether the informers of all `views` have synced in this namespace.
-    fn have_synced_in(&self, views: &[TypeId], namespace: &str) -> bool {
+    pub(super) fn have_synced_in(&self, views: &[TypeId], namespace: &str) -> bool {
         views.iter().filter_map(|id| self.find(*id)).all(|it| it.has_synced_in(namespace))
     }
 
@@ -325,7 +288,7 @@ impl ControllerDeps {
 
     /// Returns the controller's queue. Only for handlers: the queue does not exist yet when the reconciler is created.
     pub(super) fn handle(&self) -> Handle {
-        self.handle.clone().expect("handlers are made after the controller")
+        self.handle.get().expect("handlers are made after the controller").clone()
     }
 
     /// Returns the store of a declared view.
@@ -338,7 +301,7 @@ impl ControllerDeps {
 
     /// Returns the number of failures in a row of a key; the maximum without a queue.
     pub(super) fn failures(&self, key: &ObjectKey) -> u32 {
-        self.handle.as_ref().map_or(u32::MAX, |handle| handle.queue().requeues(key))
+        self.handle.get().map_or(u32::MAX, |handle| handle.queue().requeues(key))
     }
 
     pub(super) fn informer<R: Resource>(&self) -> Result<&Informer<R>, WiringError> {

@@ -20,7 +20,7 @@ use super::Context;
 use super::children::{Desired, EnsureOptions, failed, json_of, record};
 use super::compared::{Place, is_atomic_map, keys};
 use super::conflicts::{self, Owners};
-use crate::client;
+use crate::client::{self, Patch};
 use crate::controller::Problem;
 use crate::object::{Keep, Kind, Meta, Nothing, Object, ObjectKey, Resource, ResourceVersion, Uid};
 
@@ -63,7 +63,8 @@ impl<V: Resource, D> Context<V, D> {
         } else {
             child
         };
-        let answer = client.apply::<C>(key, &only).await.map_err(conflict_if_another);
+        let answer =
+            client.patch::<C>(key, &Patch::Apply(&only)).await.map_err(conflict_if_another);
         let applied = match answer {
             Err(error) if may_be_hindered(&error) => {
                 match self.clear_the_way(desired, options, child, &error).await {
@@ -101,7 +102,7 @@ impl<V: Resource, D> Context<V, D> {
         desired: Value,
     ) -> Result<C, Problem> {
         let apply = async |desired: &Value| {
-            let applied = self.client().apply::<C>(key, desired).await;
+            let applied = self.client().patch::<C>(key, &Patch::Apply(desired)).await;
             applied.map_err(|error| failed::<C>("update", key, conflict_if_another(error)))
         };
         let mut pending = desired.clone();

@@ -438,7 +438,7 @@ impl Shared {
             controller,
             client,
             recorder,
-            handle: None,
+            handle: Arc::default(),
             informers,
             declared,
             filters: Filters::default(),

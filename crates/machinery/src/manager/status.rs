@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::Context;
 use super::children::{failed, json_of};
 use super::compared::{form, hash, is_equal, remove_nulls};
-use crate::client;
+use crate::client::{self, Patch};
 use crate::controller::Problem;
 use crate::object::Resource;
 
@@ -62,7 +62,7 @@ impl<V: Resource, D> Context<V, D> {
             "metadata": { "resourceVersion": object.meta().version },
             "status": patch(&status, &observed, controller.conditions),
         });
-        let written = match self.client().patch_status::<V>(key, &body).await {
+        let written = match self.client().patch_status::<V>(key, &Patch::Merge(&body)).await {
             Err(error) if error.is_not_found() => return Err(self.no_status(error).await),
             written => written.map_err(|error| failed::<V>("update the status of", key, error))?,
         };

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::Context;
 use super::children::{failed, json_of};
-use crate::client::{Deletion, Error, Preconditions, Propagation, Scope};
+use crate::client::{Deletion, Error, Patch, Preconditions, PropagationPolicy, Scope};
 use crate::controller::Problem;
 use crate::object::{Kind, ObjectKey, Resource, ResourceVersion, Uid};
 use crate::store::Store;
@@ -44,7 +44,7 @@ impl<V: Resource, D> Context<V, D> {
     pub async fn apply<C: Resource>(&self, object: impl Serialize) -> Result<Arc<C>, Problem> {
         let (key, body) = self.body::<C>(&object)?;
         let client = self.client();
-        self.write("apply", &key, client.apply::<C>(&key, &body)).await
+        self.write("apply", &key, client.patch::<C>(&key, &Patch::Apply(&body))).await
     }
 
     /// Like [`Context::apply`], but without force.
@@ -84,7 +84,7 @@ impl<V: Resource, D> Context<V, D> {
     ) -> Result<Arc<C>, Problem> {
         let patch = json_of(&patch)?;
         let client = self.client();
-        self.write("patch", key, client.merge_patch::<C>(key, &patch)).await
+        self.write("patch", key, client.patch::<C>(key, &Patch::Merge(&patch))).await
     }
 
     /// Sets the number of replicas of an object through its scale subresource. The watch reports the change.
@@ -103,7 +103,7 @@ impl<V: Resource, D> Context<V, D> {
     pub async fn delete<C: Resource>(
         &self,
         object: &C,
-        propagation: Propagation,
+        propagation: PropagationPolicy,
     ) -> Result<(), Problem> {
         let (key, uid) = (object.key(), object.uid());
         let only = Preconditions { uid, version: ResourceVersion::UNKNOWN };

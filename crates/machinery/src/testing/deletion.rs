@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::history::Id;
 use super::request::{Refusal, refused, status};
 use super::server::State;
+use crate::client::PropagationPolicy;
 
 const PODS: &str = "/api/v1/pods";
 const NAMESPACES: &str = "/api/v1/namespaces";
@@ -78,17 +79,6 @@ pub(super) fn admit_into_namespace(state: &State, id: &Id) -> Result<(), Refusal
     Err(refused(&status).into())
 }
 
-/// Propagation policy of a deletion.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Propagation {
-    /// The garbage collector deletes the owned objects later.
-    Background,
-    /// The owned objects are deleted before the owner.
-    Foreground,
-    /// The owned objects stay, without an owner.
-    Orphan,
-}
-
 /// Finalizers of the garbage collector on an owner that is being deleted.
 const FOREGROUND: &str = "foregroundDeletion";
 const ORPHAN: &str = "orphan";
@@ -98,7 +88,7 @@ pub(super) fn delete(
     state: &mut State,
     id: &Id,
     old: &Arc<Value>,
-    propagation: Propagation,
+    propagation: &PropagationPolicy,
     grace_period: Option<i64>,
 ) -> Arc<Value> {
     let old = &with_finalizer_of(propagation, old);
@@ -120,22 +110,22 @@ pub(super) fn delete(
 }
 
 /// Returns the propagation policy that the finalizers of an object request.
-pub(super) fn propagation_of(object: &Value) -> Propagation {
+pub(super) fn propagation_of(object: &Value) -> PropagationPolicy {
     match finalizers(object) {
-        all if all.contains(&json!(ORPHAN)) => Propagation::Orphan,
-        all if all.contains(&json!(FOREGROUND)) => Propagation::Foreground,
-        _ => Propagation::Background,
+        all if all.contains(&json!(ORPHAN)) => PropagationPolicy::Orphan,
+        all if all.contains(&json!(FOREGROUND)) => PropagationPolicy::Foreground,
+        _ => PropagationPolicy::Background,
     }
 }
 
 /// Returns the object with the finalizer of this propagation policy, and without those of the others
 /// (deletionFinalizersForGarbageCollection in k8s.io/apiserver).
-fn with_finalizer_of(propagation: Propagation, old: &Arc<Value>) -> Arc<Value> {
+fn with_finalizer_of(propagation: &PropagationPolicy, old: &Arc<Value>) -> Arc<Value> {
     let others = finalizers(old).iter().filter(|it| **it != FOREGROUND && **it != ORPHAN);
     let own = match propagation {
-        Propagation::Background => None,
-        Propagation::Foreground => Some(json!(FOREGROUND)),
-        Propagation::Orphan => Some(json!(ORPHAN)),
+        PropagationPolicy::Background => None,
+        PropagationPolicy::Foreground => Some(json!(FOREGROUND)),
+        PropagationPolicy::Orphan => Some(json!(ORPHAN)),
     };
     let wanted: Vec<_> = others.cloned().chain(own).collect();
     if wanted == finalizers(old) {
@@ -231,14 +221,14 @@ impl State {
                     let below = self.all_that(|it| owners(it).any(|it| it["uid"] == *of_child));
                     let policy = match below.is_empty() {
                         true => propagation_of(&child),
-                        false => Propagation::Foreground,
+                        false => PropagationPolicy::Foreground,
                     };
-                    delete(self, &id, &child, policy, None);
+                    delete(self, &id, &child, &policy, None);
                 }
                 is_held |= self.history.now(&id).is_some() && owners(&child).any(blocks);
             }
             if !is_held {
-                let released = with_finalizer_of(Propagation::Background, &owner);
+                let released = with_finalizer_of(&PropagationPolicy::Background, &owner);
                 match is_over(&id, &released) {
                     true => drop(self.history.remove(&id)),
                     false => drop(self.history.put(&id, (*released).clone())),
@@ -252,7 +242,7 @@ impl State {
         let mut all = self.history.all();
         all.any(|(_, it)| {
             it["metadata"]["uid"] == *uid
-                && !(is_deleting(it) && propagation_of(it) == Propagation::Foreground)
+                && !(is_deleting(it) && propagation_of(it) == PropagationPolicy::Foreground)
         })
     }
 

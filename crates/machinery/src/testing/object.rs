@@ -8,7 +8,7 @@ use json_patch::{AddOperation, PatchOperation, ReplaceOperation};
 use serde_json::{Value, json};
 
 use super::crd::details;
-use super::deletion::{self, Propagation, leaves};
+use super::deletion::{self, leaves};
 use super::fault::Fault;
 use super::history::Id;
 use super::managers::Writer;
@@ -17,6 +17,7 @@ use super::request::{
     Ask, Refusal, failure, json_answer, not_found, refused, status, status_answer,
 };
 use super::server::{Answer, Server, State};
+use crate::client::PropagationPolicy;
 
 /// A response: code and body, or the refusal.
 pub(super) type Outcome = Result<(u16, Arc<Value>), Refusal>;
@@ -73,7 +74,7 @@ pub(super) fn object(server: &Server, head: &Parts, ask: &Ask, body: &[u8]) -> R
                     Err(conflict())
                 } else {
                     let (policy, grace) = (propagation(ask, &body, &old), grace_period(ask, &body));
-                    Ok((200, deletion::delete(state, &id, &old, policy, grace)))
+                    Ok((200, deletion::delete(state, &id, &old, &policy, grace)))
                 }
             }
             (_, Some(_)) => Err(failure(Fault::NotServed).into()),
@@ -196,11 +197,11 @@ fn grace_period(ask: &Ask, body: &Value) -> Option<i64> {
 }
 
 /// Returns the propagation policy of a deletion; by default that of an earlier one.
-fn propagation(ask: &Ask, body: &Value, old: &Value) -> Propagation {
+fn propagation(ask: &Ask, body: &Value, old: &Value) -> PropagationPolicy {
     match ask.get("propagationPolicy").or_else(|| body["propagationPolicy"].as_str()) {
-        Some("Foreground") => Propagation::Foreground,
-        Some("Orphan") => Propagation::Orphan,
-        Some(_) => Propagation::Background,
+        Some("Foreground") => PropagationPolicy::Foreground,
+        Some("Orphan") => PropagationPolicy::Orphan,
+        Some(_) => PropagationPolicy::Background,
         None => deletion::propagation_of(old),
     }
 }

@@ -70,7 +70,7 @@ impl Ask {
         let query = head.uri.query().unwrap_or_default().split('&');
         let query = query
             .filter_map(|pair| pair.split_once('='))
-            .map(|(key, value)| (unescaped(key), unescaped(value)))
+            .map(|(key, value)| (unescaped(key), unescaped(&value.replace('+', " "))))
             .collect();
         Some(Ask {
             resource: format!("/{group}/{resource}"),

@@ -63,7 +63,7 @@ impl Server {
     pub fn delete(&self, id: &Id) {
         self.change(|state| {
             if let Some(old) = state.history.now(id) {
-                deletion::delete(state, id, &old, deletion::propagation_of(&old), None);
+                deletion::delete(state, id, &old, &deletion::propagation_of(&old), None);
             }
         });
     }

@@ -50,7 +50,7 @@ pub(super) struct FairQueue<K: Key> {
     /// Gets since a priority was last served, counting only those at which it could have been.
     passed_over: [u32; 3],
     /// A tenant with this many running keys is skipped.
-    share: usize,
+    pub(super) share: usize,
     /// Tenants at their share. With half of the workers as the share, at most three tenants are at it (three workers
     /// with one key each), and at most two while a worker is free.
     at_share: Vec<u32>,

@@ -264,6 +264,11 @@ impl<K: Key> WorkQueue<K> {
         self.shared.wake.notify_one();
     }
 
+    /// Accepts keys again after a shutdown. The caller has ended all runs.
+    pub(crate) fn restart(&self) {
+        self.lock().queue.restart();
+    }
+
     /// Changes the queue, then, without the lock, wakes a worker if necessary.
     fn change<T>(&self, change: impl FnOnce(&mut RateLimited<K>, Nanos) -> T) -> T {
         let now = self.now();

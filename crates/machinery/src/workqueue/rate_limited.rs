@@ -335,6 +335,13 @@ impl<K: Key> RateLimited<K> {
         self.queue.abandon();
     }
 
+    /// Accepts keys again after a shutdown, once no key is being processed.
+    pub(super) fn restart(&mut self) {
+        self.queue = Queue::new(self.queue.fair.share);
+        self.timers = Timers::new();
+        self.is_shut_down = false;
+    }
+
     pub(super) fn is_shut_down(&self) -> bool {
         self.is_shut_down
     }

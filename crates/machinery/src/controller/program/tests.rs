@@ -61,8 +61,11 @@ async fn a_controller_starts_when_its_own_condition_is_met() {
     let controller = Controller::new("slow", slow, Options::default());
     controller.handle().queue().add(ObjectKey::new("ns", "a"));
     let (met, condition) = tokio::sync::oneshot::channel::<()>();
-    let (ready, begun) = (condition.map(drop), Arc::clone(&told));
-    let program = Program::new().controller_after(ready, controller);
+    let begun = Arc::clone(&told);
+    let program = Program::new().controller_run("slow", |stop| async move {
+        condition.await.unwrap();
+        controller.run(stop.requested()).await;
+    });
     let program = program.task("a clock", |stop| async move {
         tokio::time::sleep(Duration::from_secs(5)).await;
         begun.lock().push("met");
@@ -136,7 +139,7 @@ async fn two_controllers_of_one_name_are_refused_before_anything_begins() {
     let slow = || Slow(Shutdown::manual(), Arc::default());
     let program = Program::new()
         .controller(Controller::new("foo", slow(), Options::default()))
-        .controller_after(async {}, Controller::new("foo", slow(), Options::default()));
+        .controller_run("foo", |stop| async move { stop.requested().await });
     let shutdown = Shutdown::manual();
     shutdown.request();
     let refused = program.run(shutdown).await.unwrap_err();

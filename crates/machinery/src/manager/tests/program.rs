@@ -3,17 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::{FutureExt, stream};
+use futures::FutureExt;
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::sleep;
 
-use super::{Child, Site, nothing, refused};
+use super::{Site, nothing};
 use crate::controller::{Action, Observer, Problem};
 use crate::leader_election::Leadership;
 use crate::manager::leading::Lead;
 use crate::manager::{Context, Lease, Manager};
-use crate::object::ObjectKey;
 use crate::shutdown::Shutdown;
 use crate::testing::{Id, Server};
 
@@ -50,48 +49,6 @@ async fn settings_do_not_depend_on_the_order_of_calls() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn keys_of_a_stream_are_reconciled_and_its_end_changes_nothing() {
-    let server = Server::new(1);
-    server.put(&site(), json!({}));
-    let log = Log::default();
-    let seen = log.clone();
-    let ticks = stream::unfold(0, |tick| async move {
-        sleep(Duration::from_secs(60)).await;
-        (tick < 3).then_some((ObjectKey::new("ns", "a"), tick + 1))
-    });
-    let manager = Manager::new("test").controller::<Site>().source(ticks).reconcile(move |_, _| {
-        seen.lock().push("reconcile".to_owned());
-        async { Ok::<_, Problem>(Action::Done) }
-    });
-    server.run(manager, sleep(Duration::from_secs(600))).await;
-    assert_eq!(log.lock().len(), 1 + 3);
-}
-
-#[tokio::test(start_paused = true)]
-async fn all_objects_are_reconciled_on_each_signal() {
-    let server = Server::new(1);
-    for name in ["a", "b", "c"] {
-        server.put(&Id { name: name.to_owned(), ..site() }, json!({}));
-    }
-    let log = Log::default();
-    let seen = log.clone();
-    let (signal, signals) = futures::channel::mpsc::unbounded();
-    let controller = Manager::new("test").controller::<Site>().reconcile_all_on(signals);
-    let manager = controller.reconcile(move |_, cx: Context<Site>| {
-        seen.lock().push(cx.key().to_string());
-        async { Ok::<_, Problem>(Action::Done) }
-    });
-    let test = async {
-        sleep(Duration::from_secs(60)).await;
-        assert_eq!(log.lock().len(), 3);
-        signal.unbounded_send(()).unwrap();
-        sleep(Duration::from_secs(60)).await;
-    };
-    server.run(manager, test).await;
-    assert_eq!(log.lock().len(), 6, "{:?}", log.lock());
-}
-
 /// Says that the task of a leader was dropped.
 struct Stopped(&'static str, Log);
 
@@ -101,13 +58,13 @@ impl Drop for Stopped {
     }
 }
 
-/// A replica with a task for each process, one for the leader, and two controllers.
+/// A replica with a task for each process, one for the leader, and a controller.
 fn replica(name: &'static str, log: &Log) -> Manager {
     let say = |what: &'static str| {
         let log = log.clone();
         move || log.lock().push(format!("{name} {what}"))
     };
-    let (all, leads, watches, works) = (say("runs"), say("leads"), say("watches"), say("works"));
+    let (all, leads, works) = (say("runs"), say("leads"), say("works"));
     let (lease, stops) = (Lease::named("test").namespace("ns"), log.clone());
     Manager::new("test")
         .instance(name)
@@ -123,13 +80,6 @@ fn replica(name: &'static str, log: &Log) -> Manager {
                 let _stopped = stopped;
                 std::future::pending::<()>().await;
             }
-        })
-        .controller::<Site>()
-        .named("reader")
-        .also_on_standbys()
-        .reconcile(move |_, _| {
-            watches();
-            async { Ok::<_, Problem>(Action::Done) }
         })
         .controller::<Site>()
         .reconcile(move |_, _| {
@@ -153,7 +103,7 @@ async fn only_the_leader_runs_leader_tasks_and_all_run_the_others() {
     let log = log.lock().clone();
     let at = |what: &str| log.iter().position(|line| line == what).unwrap_or(usize::MAX);
     let count = |what: &str| log.iter().filter(|line| *line == what).count();
-    assert!(at("b watches") < at("a stops") && at("b runs") < at("a stops"), "{log:?}");
+    assert!(at("b runs") < at("a stops"), "{log:?}");
     assert!(at("a stops") < at("b leads") && at("a stops") < at("b works"), "{log:?}");
     assert_eq!((count("a leads"), count("b leads")), (1, 1), "{log:?}");
     assert!(at("b works") < usize::MAX, "{log:?}");
@@ -186,6 +136,10 @@ async fn a_leader_task_continues_after_an_interruption_and_ends_with_the_term() 
     leadership.permit_until(Some(Duration::MAX));
     assert_eq!(lines(5).await, "begins, it stops, begins");
     assert_eq!(lines(300).await, "begins, it stops, begins, it stops", "it has ended");
+    leadership.permit_until(None);
+    assert_eq!(lines(5).await, "begins, it stops, begins, it stops", "a suspension");
+    leadership.permit_until(Some(Duration::MAX));
+    assert_eq!(lines(5).await, "begins, it stops, begins, it stops", "the same term");
     leadership.permit(true);
     assert_eq!(lines(5).await, "begins, it stops, begins, it stops, begins", "another term");
     stop.request();
@@ -193,13 +147,17 @@ async fn a_leader_task_continues_after_an_interruption_and_ends_with_the_term() 
     assert!(lines(0).await.ends_with("it stops"));
 }
 
-#[tokio::test]
-async fn a_controller_that_writes_on_standbys_is_refused() {
-    let controller = Manager::new("test").controller::<Site>().also_on_standbys().owns::<Child>();
-    let why = refused(controller.reconcile(nothing)).await;
-    assert!(why.contains("let another controller write"), "{why}");
-    let twice =
-        Manager::new("test").controller::<Site>().owns::<Child>().owns_labelled::<Child>("a/b");
-    let why = refused(twice.reconcile(nothing)).await;
-    assert!(why.contains("the controller site owns Child twice"), "{why}");
+#[tokio::test(start_paused = true)]
+async fn a_reconcile_knows_how_often_it_has_failed_in_a_row() {
+    let server = Server::new(1);
+    server.put(&site(), json!({}));
+    let log = Log::default();
+    let seen = log.clone();
+    let manager =
+        Manager::new("test").controller::<Site>().reconcile(move |_, cx: Context<Site>| {
+            seen.lock().push(cx.failures().to_string());
+            async { Err::<Action, _>(Problem::transient("ErrTest", "always")) }
+        });
+    server.run(manager, sleep(Duration::from_secs(60))).await;
+    assert_eq!(log.lock()[..3], ["0", "1", "2"]);
 }

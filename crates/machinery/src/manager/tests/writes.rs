@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::server::Server;
 use super::{CHILD, Child, SITE, Site, context};
-use crate::client::Propagation;
+use crate::client::PropagationPolicy;
 use crate::controller::{Action, Class, Problem};
 use crate::manager::{Context, Manager};
 use crate::object::{Object, ObjectKey};
@@ -33,9 +33,9 @@ async fn a_response_is_in_the_store_before_the_call_returns() {
     assert_eq!(stored(), Some(None), "a PUT removes what it lacks");
     let applied = cx.apply::<Child>(child(&json!({"size": 4}))).await.unwrap();
     assert_eq!((stored(), applied.spec.limit), (Some(Some(4)), Some(3)));
-    cx.delete(&*applied, Propagation::Background).await.unwrap();
+    cx.delete(&*applied, PropagationPolicy::Background).await.unwrap();
     assert_eq!(stored(), None);
-    cx.delete(&*applied, Propagation::Background).await.unwrap();
+    cx.delete(&*applied, PropagationPolicy::Background).await.unwrap();
     assert!(cx.has_written());
 }
 

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::client::{Preconditions, Propagation};
+use crate::client::{Patch, Preconditions, PropagationPolicy};
 use crate::controller::{Action, Problem};
 use crate::manager::{Context, Lease, Manager};
 use crate::object::{Kind, Meta, ObjectKey, ResourceVersion};
@@ -210,7 +210,7 @@ fn a_status_from_a_stale_read_is_found() {
 
 async fn apply_page(_: Arc<Site>, cx: Context<Site>) -> Result<Action, Problem> {
     let body = json!({"apiVersion": "example.com/v1", "kind": "Page", "metadata": {"name": "a"}});
-    cx.client().apply::<Page>(&ObjectKey::new("ns", "a"), &body).await?;
+    cx.client().patch::<Page>(&ObjectKey::new("ns", "a"), &Patch::Apply(&body)).await?;
     Ok(Action::Done)
 }
 
@@ -219,7 +219,7 @@ async fn finalize_too_early(_: Arc<Site>, cx: Context<Site>) -> Result<(), Probl
     let page = ObjectKey::new("ns", "a");
     if let Ok(Some(found)) = cx.client().find::<Page>(&page).await {
         let only = Preconditions { uid: found.metadata.uid, version: ResourceVersion::default() };
-        drop(cx.client().delete::<Page>(&page, only, Propagation::Background).await);
+        drop(cx.client().delete::<Page>(&page, only, PropagationPolicy::Background).await);
     }
     Ok(())
 }

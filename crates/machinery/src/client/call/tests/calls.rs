@@ -4,7 +4,7 @@ use tracing::instrument::WithSubscriber;
 use tracing_subscriber::fmt::format::FmtSpan;
 
 use super::*;
-use crate::client::Propagation;
+use crate::client::{Patch, PropagationPolicy};
 
 #[tokio::test(start_paused = true)]
 async fn a_call_without_a_response_fails_at_the_deadline() {
@@ -27,7 +27,7 @@ async fn a_deadline_can_be_as_long_as_a_duration() {
         Options { deadline: most, list_deadline: most, write_deadline: most, ..Options::default() };
     let (client, _) = client_with(200, &[THING], End::Good, deadlines);
     client.get::<Thing>(&key()).await.unwrap();
-    client.apply::<Thing>(&key(), &json!({})).await.unwrap();
+    client.patch::<Thing>(&key(), &Patch::Apply(&json!({}))).await.unwrap();
 }
 
 /// The API server queues a call for up to 15 s, and gives up a request after 60 s.
@@ -42,7 +42,7 @@ async fn an_overloaded_server_has_time_to_respond() {
     });
     let client = Client::from_service(service, Options::default());
     client.get::<Thing>(&key()).await.unwrap();
-    client.apply::<Thing>(&key(), &json!({})).await.unwrap();
+    client.patch::<Thing>(&key(), &Patch::Apply(&json!({}))).await.unwrap();
     list(&client).await.0.unwrap();
     let kind = Thing::kind();
     client.read_all(&kind, &Scope::default()).await.unwrap();
@@ -62,23 +62,23 @@ async fn writes_carry_field_manager_type_and_body() {
     };
 
     assert_eq!(client.create::<Thing>(&key(), &object).await.unwrap().size, 3);
-    assert_eq!(took(), expect("POST", "?fieldManager=website", "json"));
-    client.apply::<Thing>(&key(), &object).await.unwrap();
-    let applied = "/a?force=true&fieldManager=website";
+    assert_eq!(took(), expect("POST", "?&fieldManager=website", "json"));
+    client.patch::<Thing>(&key(), &Patch::Apply(&object)).await.unwrap();
+    let applied = "/a?&force=true&fieldManager=website";
     assert_eq!(took(), expect("PATCH", applied, "apply-patch+yaml"));
     assert_eq!(asked.lock().body, object);
     client.apply_new::<Thing>(&key(), &object).await.unwrap();
     assert_eq!(took(), expect("PATCH", applied, "apply-patch+yaml"));
     let new = json!({"apiVersion": "g/v1", "metadata": {"name": "a", "resourceVersion": "1"}});
     assert_eq!(asked.lock().body, new);
-    client.merge_patch::<Thing>(&key(), &json!({"x": null})).await.unwrap();
-    let patched = expect("PATCH", "/a?fieldManager=website", "merge-patch+json");
+    client.patch::<Thing>(&key(), &Patch::Merge(&json!({"x": null}))).await.unwrap();
+    let patched = expect("PATCH", "/a?&fieldManager=website", "merge-patch+json");
     assert_eq!(took(), patched);
-    client.patch_status::<Thing>(&key(), &json!({})).await.unwrap();
-    let status = "/a/status?fieldManager=website";
+    client.patch_status::<Thing>(&key(), &Patch::Merge(&json!({}))).await.unwrap();
+    let status = "/a/status?&fieldManager=website";
     assert_eq!(took(), expect("PATCH", status, "merge-patch+json"));
     client.json_patch::<Thing>(&key(), &json!([])).await.unwrap();
-    let patched = expect("PATCH", "/a?fieldManager=website", "json-patch+json");
+    let patched = expect("PATCH", "/a?&fieldManager=website", "json-patch+json");
     assert_eq!(took(), patched);
 }
 
@@ -88,7 +88,7 @@ async fn a_delete_selects_one_object_and_returns_its_effect() {
     let known = Preconditions { uid, version: ResourceVersion::new(7) };
     let (gone, asked) = client(200, &[r#"{"kind":"Status","status":"Success"}"#], End::Good);
     assert_eq!(
-        gone.delete::<Thing>(&key(), known, Propagation::Background).await.unwrap(),
+        gone.delete::<Thing>(&key(), known, PropagationPolicy::Background).await.unwrap(),
         Deletion::Deleted
     );
     assert_eq!(asked.lock().method, "DELETE");
@@ -99,19 +99,19 @@ async fn a_delete_selects_one_object_and_returns_its_effect() {
     let (begun, asked) = client(200, &[MARKED], End::Good);
     let unknown = Preconditions { uid, version: ResourceVersion::UNKNOWN };
     assert_eq!(
-        begun.delete::<Thing>(&key(), unknown, Propagation::Background).await.unwrap(),
+        begun.delete::<Thing>(&key(), unknown, PropagationPolicy::Background).await.unwrap(),
         Deletion::Terminating
     );
     assert_eq!(asked.lock().body["preconditions"], json!({"uid": uid}));
     // For Services, the API server responds in this way.
     let (gone, _) = client(200, &[THING], End::Good);
     assert_eq!(
-        gone.delete::<Thing>(&key(), known, Propagation::Background).await.unwrap(),
+        gone.delete::<Thing>(&key(), known, PropagationPolicy::Background).await.unwrap(),
         Deletion::Deleted
     );
     let (unclear, _) = client(200, &["ok"], End::Good);
     assert_eq!(
-        unclear.delete::<Thing>(&key(), known, Propagation::Background).await.unwrap(),
+        unclear.delete::<Thing>(&key(), known, PropagationPolicy::Background).await.unwrap(),
         Deletion::Terminating
     );
 }
@@ -139,12 +139,12 @@ async fn each_write_of_a_dry_run_is_marked_and_reported() {
     let is_dry_run = || asked.lock().url.contains("dryRun=All");
     client.create::<Thing>(&key(), &object).await.unwrap();
     assert!(is_dry_run());
-    client.apply::<Thing>(&key(), &object).await.unwrap();
+    client.patch::<Thing>(&key(), &Patch::Apply(&object)).await.unwrap();
     assert!(is_dry_run());
-    client.patch_status::<Thing>(&key(), &object).await.unwrap();
+    client.patch_status::<Thing>(&key(), &Patch::Merge(&object)).await.unwrap();
     assert!(is_dry_run());
     let unknown = Preconditions { uid: Uid::NONE, version: ResourceVersion::UNKNOWN };
-    client.delete::<Thing>(&key(), unknown, Propagation::Background).await.unwrap();
+    client.delete::<Thing>(&key(), unknown, PropagationPolicy::Background).await.unwrap();
     assert!(is_dry_run() && asked.lock().body["dryRun"] == json!(["All"]));
     assert_eq!(
         *reports.0.lock(),
@@ -168,12 +168,12 @@ async fn a_closed_gate_stops_writes_but_not_reads() {
     let unknown = Preconditions { uid: Uid::NONE, version: ResourceVersion::UNKNOWN };
     for refused in [
         client.create::<Thing>(&key(), &object).await.map(drop),
-        client.apply::<Thing>(&key(), &object).await.map(drop),
+        client.patch::<Thing>(&key(), &Patch::Apply(&object)).await.map(drop),
         client.apply_new::<Thing>(&key(), &object).await.map(drop),
-        client.merge_patch::<Thing>(&key(), &object).await.map(drop),
-        client.patch_status::<Thing>(&key(), &object).await.map(drop),
+        client.patch::<Thing>(&key(), &Patch::Merge(&object)).await.map(drop),
+        client.patch_status::<Thing>(&key(), &Patch::Merge(&object)).await.map(drop),
         client.json_patch::<Thing>(&key(), &object).await.map(drop),
-        client.delete::<Thing>(&key(), unknown, Propagation::Background).await.map(drop),
+        client.delete::<Thing>(&key(), unknown, PropagationPolicy::Background).await.map(drop),
     ] {
         let refused = refused.unwrap_err();
         assert!(matches!(&refused, Error::NotPermitted(_)));
@@ -201,7 +201,8 @@ async fn the_observer_receives_every_request_once() {
     let _ = refusing.get::<Thing>(&key()).await;
     let (hanging, _) = client_with(200, &["{"], End::Never, options.clone());
     let _ = list(&hanging).await;
-    let _ = timeout(Duration::from_secs(2), hanging.apply::<Thing>(&key(), &())).await;
+    let _ =
+        timeout(Duration::from_secs(2), hanging.patch::<Thing>(&key(), &Patch::Apply(&()))).await;
     let (good, _) = client_with(200, &[], End::Good, options);
     drop(watch(&good).await);
     let told = [
@@ -353,7 +354,7 @@ async fn a_write_takes_no_longer_than_the_gate_permits() {
         let (gate, options) = until(permitted);
         let client = Client::from_service(service, options);
         let began = Instant::now();
-        let ended = client.apply::<Thing>(&key(), &json!({})).await;
+        let ended = client.patch::<Thing>(&key(), &Patch::Apply(&json!({}))).await;
         assert!(matches!(ended, Err(Error::Deadline(_))), "{ended:?}");
         assert_eq!(began.elapsed().as_secs(), expected);
         assert_eq!(*gate.unanswered.lock(), 1, "it may be carried out yet");
@@ -365,7 +366,7 @@ async fn only_a_server_failure_leaves_a_write_unanswered() {
     for (code, unanswered) in [(200, 0), (409, 0), (429, 0), (500, 1), (502, 1), (504, 1)] {
         let (gate, options) = until(60);
         let (client, _) = client_with(code, &[THING], End::Good, options);
-        drop(client.apply::<Thing>(&key(), &json!({})).await);
+        drop(client.patch::<Thing>(&key(), &Patch::Apply(&json!({}))).await);
         assert_eq!(*gate.unanswered.lock(), unanswered, "{code}");
     }
 }
