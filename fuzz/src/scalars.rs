@@ -66,7 +66,7 @@ pub fn query(data: &[u8]) {
         return;
     };
     assert_eq!(uri.path(), "/apis/test.example.com/v1/things");
-    let wanted = [("labelSelector", labels), ("fieldSelector", fields), ("continue", token)];
+    let wanted = [("fieldSelector", fields), ("labelSelector", labels), ("continue", token)];
     let wanted: Vec<_> =
         wanted.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect();
     assert_eq!(parameters(uri.query().unwrap_or_default()), wanted);

@@ -46,7 +46,7 @@ pub fn watch(data: &[u8]) {
     assert!(whole.len() <= frames + 1, "more comes out than goes in: {whole:?}");
 }
 
-/// The body of a list: the item scanner and the decoding of items.
+/// The body of a list: finding and decoding its items.
 pub fn list(data: &[u8]) {
     let whole = items(vec![Bytes::copy_from_slice(data)]);
     assert_eq!(items(torn(data)), whole, "it depends on how it is torn");

@@ -528,10 +528,9 @@ async fn two_operators_with_different_settings_limit_their_writes() {
         assert!(count <= MOST_A_MINUTE, "{count} writes in a minute");
     }
     // Each problem is published when it begins, not whenever the other operator resolves it.
-    for event in world.list(EVENT).await {
-        let count = event["series"]["count"].as_i64().unwrap_or(1);
-        assert!(event["reason"] != "Contested" || count <= 5, "{event}");
-    }
+    let events = world.list(EVENT).await;
+    let contested = events.iter().filter(|event| event["reason"] == "Contested").count();
+    assert!(contested <= 10, "{events:#?}");
 }
 
 /// The operators' writes to the Memcached `cart` or its child.

@@ -49,7 +49,7 @@ pub const RIGHTS: &[Right] = &[
     right("policy", "poddisruptionbudgets", &["get", "list", "watch", "create", "patch", "delete"]),
     right("", "pods", &["list", "watch"]),
     right("", "events", &["list"]),
-    right("events.k8s.io", "events", &["create", "patch"]),
+    right("events.k8s.io", "events", &["create"]),
 ];
 
 /// Additional permissions of an operator that works in the whole cluster. Without them, it cannot distinguish

@@ -12,15 +12,12 @@ use crate::workload::fixtures::{Requests, context_with, custom};
 
 const SAMPLE: &str = include_str!("../../../artifacts/examples/memcached.yaml");
 
-/// The reasons of the published Events, including repetitions.
+/// The reasons of the published Events.
 #[derive(Default)]
 struct Published(Mutex<Vec<&'static str>>);
 
 impl events::Observer for Published {
     fn published(&self, _: &'static str, _: events::Type, reason: &'static str) {
-        self.0.lock().push(reason);
-    }
-    fn aggregated(&self, _: &'static str, _: events::Type, reason: &'static str) {
         self.0.lock().push(reason);
     }
 }

@@ -1,15 +1,15 @@
 //! Lists, item by item.
 
-use std::marker::PhantomData;
-
-use bytes::BytesMut;
+use bytes::{Buf, BytesMut};
 use http::header::{ACCEPT, HeaderValue};
+use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use super::call::Client;
-use super::item_scanner::{Envelope, ItemScanner, ItemVisitor};
+use super::error::shape;
 use super::query::{self, by_name};
 use super::types::{Page, PageEnd, Scope, Undecodable};
-use super::{Error, status, undecodable};
+use super::{Error, MAX_OBJECT, status, undecodable};
 use crate::object::{ObjectKey, Resource};
 
 /// The `Accept` header of a metadata-only list; plain JSON if that is unavailable.
@@ -17,13 +17,42 @@ const METADATA: &str =
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
 /// Size up to which chunks are gathered before parsing. The API server writes a list in chunks of a few kB, smaller
-/// than its objects. Copying them is cheaper than reassembling every object.
+/// than its objects.
 const GATHERED: usize = 64 << 10;
 
-/// Passes the items of a list to `each`.
-struct Reading<E, V> {
-    each: E,
-    view: PhantomData<fn() -> V>,
+/// The received part of a list, `{"kind": …, "metadata": {…}, "items": [{…}, …]}`, with its fields in any order.
+#[derive(Default)]
+struct Received {
+    /// The list without its items.
+    envelope: Vec<u8>,
+    /// What has not been taken apart yet.
+    rest: BytesMut,
+    place: Place,
+}
+
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    #[default]
+    Before,
+    Within,
+    After,
+}
+
+/// A list without its items.
+#[derive(Deserialize)]
+struct Envelope {
+    kind: Option<String>,
+    metadata: Option<ListMeta>,
+}
+
+/// metav1.ListMeta.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ListMeta {
+    /// Empty for kinds that are not stored, such as metrics.k8s.io.
+    #[serde(default)]
+    resource_version: String,
+    r#continue: Option<String>,
 }
 
 // === impl Client ===
@@ -91,7 +120,7 @@ impl Client {
         metadata_only: bool,
         scope: &Scope,
         page: &Page,
-        each: impl FnMut(Result<V, Undecodable>) + Send,
+        mut each: impl FnMut(Result<V, Undecodable>) + Send,
     ) -> Result<PageEnd, Error> {
         let kind = V::kind();
         let mut request = query::list(&kind, scope, page)?;
@@ -101,55 +130,93 @@ impl Client {
         let mut observe = self.observe("list", &kind);
         let answer = self.open(request, &mut observe).await?;
         let code = answer.status().as_u16();
-        let mut body = answer.into_body();
-        let mut scanner = ItemScanner::default();
-        let mut reading = Reading { each, view: PhantomData };
-        let mut gathered = BytesMut::new();
-        loop {
-            let piece = self.piece(&mut body).await?;
-            let last = piece.is_none();
-            gathered.extend_from_slice(&piece.unwrap_or_default());
-            if gathered.len() < GATHERED && !last {
-                continue;
-            }
-            scanner.arrived(&gathered, &mut reading)?;
-            gathered.clear();
-            if last {
-                break;
+        let (mut body, mut received) = (answer.into_body(), Received::default());
+        let mut take = |json: &[u8]| {
+            each(match serde_json::from_slice(json) {
+                Ok(object) => Ok(object),
+                Err(_) => Err(undecodable::name::<V>(json, false)?),
+            });
+            Ok(())
+        };
+        while let Some(piece) = self.piece(&mut body).await? {
+            received.rest.extend_from_slice(&piece);
+            if received.rest.len() >= GATHERED {
+                received.take_apart(&mut take)?;
             }
         }
-        let body = scanner.end()?;
-        let Envelope { kind, metadata, .. } = Envelope::decode(&body)?;
+        received.take_apart(&mut take)?;
+        let body = received.end()?;
+        let Envelope { kind, metadata } = serde_json::from_slice(&body)
+            .map_err(|error| if error.is_eof() { Error::Cut("a list") } else { no_list(&body) })?;
         observe.code = code;
         if kind.as_deref() == Some("Status") {
             return Err(status::error(code, None, &body));
         }
-        let meta = metadata.ok_or_else(|| Error::Decode {
-            why: "a list without metadata".to_owned(),
-            excerpt: String::new(),
-        })?;
+        let meta = metadata.ok_or_else(|| no_list(&body))?;
         let continue_token = meta.r#continue.filter(|token| !token.is_empty());
         Ok(PageEnd { version: meta.resource_version, continue_token })
     }
 }
 
-// === impl Reading ===
+// === impl Received ===
 
-impl<E: FnMut(Result<V, Undecodable>), V: Resource> ItemVisitor for Reading<E, V> {
-    fn item(&mut self, rest: &[u8]) -> Option<usize> {
-        let mut items = serde_json::Deserializer::from_slice(rest).into_iter::<V>();
-        // `Err` means incomplete or mismatched: the end of the item shows which.
-        let item = items.next()?.ok()?;
-        let length = items.byte_offset();
-        (self.each)(Ok(item));
-        Some(length)
-    }
-
-    fn complete(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        match serde_json::from_slice::<V>(bytes) {
-            Ok(item) => (self.each)(Ok(item)),
-            Err(_) => (self.each)(Err(undecodable::name::<V>(bytes, false)?)),
+impl Received {
+    /// Passes on each item that is complete.
+    fn take_apart(
+        &mut self,
+        mut each: impl FnMut(&[u8]) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        if self.place == Place::Before
+            && let Some(start) = start_of_items(&self.rest)
+        {
+            self.envelope.extend_from_slice(&self.rest.split_to(start));
+            self.place = Place::Within;
+        }
+        while self.place == Place::Within {
+            let is_between = |byte: &&u8| byte.is_ascii_whitespace() || **byte == b',';
+            self.rest.advance(self.rest.iter().take_while(is_between).count());
+            if self.rest.first().is_none_or(|byte| *byte == b']') {
+                if !self.rest.is_empty() {
+                    self.place = Place::After;
+                }
+                break;
+            }
+            let mut items = serde_json::Deserializer::from_slice(&self.rest).into_iter();
+            let item: &RawValue = match items.next() {
+                Some(Ok(item)) => item,
+                Some(Err(error)) if !error.is_eof() => return Err(no_list(&self.rest)),
+                _ => break,
+            };
+            each(item.get().as_bytes())?;
+            let length = items.byte_offset();
+            self.rest.advance(length);
+        }
+        if self.rest.len() > MAX_OBJECT {
+            return Err(Error::TooLarge { what: "an item of a list", limit: MAX_OBJECT });
         }
         Ok(())
     }
+
+    /// Returns the list without its items.
+    fn end(mut self) -> Result<Vec<u8>, Error> {
+        if self.place == Place::Within {
+            return Err(Error::Cut("a list"));
+        }
+        self.envelope.extend_from_slice(&self.rest);
+        Ok(self.envelope)
+    }
+}
+
+/// Returns where the items begin. A text that contains this key has a backslash before its second quote.
+fn start_of_items(json: &[u8]) -> Option<usize> {
+    const KEY: &[u8] = b"\"items\"";
+    json.windows(KEY.len()).enumerate().filter(|(_, key)| *key == KEY).find_map(|(at, _)| {
+        let mut after = json[at + KEY.len()..].iter();
+        let mut next = || after.find(|byte| !byte.is_ascii_whitespace());
+        (next() == Some(&b':') && next() == Some(&b'[')).then(|| json.len() - after.len())
+    })
+}
+
+fn no_list(body: &[u8]) -> Error {
+    Error::Decode { why: "it is not a list".to_owned(), excerpt: shape(body) }
 }

@@ -33,7 +33,6 @@
 
 mod text;
 mod error;
-mod socket;
 mod status;
 mod options;
 mod connectivity;
@@ -44,7 +43,6 @@ mod transport;
 mod query;
 mod types;
 mod undecodable;
-mod item_scanner;
 mod frames;
 mod event;
 mod warnings;

@@ -2,22 +2,25 @@
 
 use http::Uri;
 use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
+use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
+use hyper_util::rt::TokioIo;
 use kube::client::ConfigExt;
 use kube::config::AuthInfo;
+use tokio::net::TcpStream;
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, ServiceExt};
 
 use super::Error;
-use super::socket::{self, Socket};
 
 /// Environment variables for a proxy, in curl's order.
 const VARIABLES: [&str; 2] = ["https_proxy", "HTTPS_PROXY"];
 const EXCEPTIONS: [&str; 2] = ["no_proxy", "NO_PROXY"];
 
 /// A service that connects to an API server, directly or through a tunnel.
-pub(super) type Connector = BoxCloneSyncService<Uri, MaybeHttpsStream<Socket>, BoxError>;
+pub(super) type Connector =
+    BoxCloneSyncService<Uri, MaybeHttpsStream<TokioIo<TcpStream>>, BoxError>;
 
 /// Reads an environment variable, for [`of_environment`].
 pub(super) fn variable(name: &str) -> Option<String> {
@@ -93,7 +96,7 @@ fn is_socks(scheme: &str) -> bool {
 ///
 /// # Errors
 /// [`Error::Config`] if the proxy cannot be used.
-pub(super) fn connector(config: &kube::Config, tcp: socket::Connector) -> Result<Connector, Error> {
+pub(super) fn connector(config: &kube::Config, tcp: HttpConnector) -> Result<Connector, Error> {
     let Some(proxy) = &config.proxy_url else {
         let direct = tcp.map_response(MaybeHttpsStream::Http).map_err(BoxError::from);
         return Ok(BoxCloneSyncService::new(direct));
@@ -120,7 +123,7 @@ pub(super) fn connector(config: &kube::Config, tcp: socket::Connector) -> Result
     config.auth_info = AuthInfo::default();
     config.tls_server_name = None;
     let unusable = |error: kube::Error| Error::Config(error.to_string());
-    let inner: HttpsConnector<socket::Connector> =
+    let inner: HttpsConnector<HttpConnector> =
         config.rustls_https_connector_with_connector(tcp).map_err(unusable)?;
     let mut tunnel = Tunnel::new(intercept.uri().clone(), inner);
     if let Some(credentials) = intercept.basic_auth() {
@@ -142,7 +145,6 @@ fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
 
 #[cfg(test)]
 mod tests {
-    use hyper_util::client::legacy::connect::HttpConnector;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
@@ -233,10 +235,7 @@ mod tests {
             config.proxy_url = Some(proxy.parse().unwrap());
             let mut tcp = HttpConnector::new();
             tcp.enforce_http(false);
-            let connected = connector(&config, Socket::connector(tcp))
-                .unwrap()
-                .oneshot(config.cluster_url)
-                .await;
+            let connected = connector(&config, tcp).unwrap().oneshot(config.cluster_url).await;
             connected.map(drop).unwrap_err().to_string()
         };
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -276,7 +275,7 @@ mod tests {
         config.proxy_url = Some(format!("socks5://me:p%40s@{address}").parse().unwrap());
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
-        let connector = connector(&config, Socket::connector(tcp)).unwrap();
+        let connector = connector(&config, tcp).unwrap();
         connector.oneshot(config.cluster_url).await.unwrap();
         let asked = asked.await.unwrap();
         assert_eq!(asked[1], b"\x01\x02me\x03p@s");

@@ -20,7 +20,6 @@ use secrecy::ExposeSecret;
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt};
 
-use super::socket::{self, Socket};
 use super::token::TokenFile;
 use super::{Error, WriteGate, proxy};
 
@@ -201,7 +200,7 @@ impl hyper::body::Body for Outgoing {
     }
 }
 
-fn connector() -> socket::Connector {
+fn connector() -> HttpConnector {
     let mut connector = HttpConnector::new();
     connector.enforce_http(false);
     connector.set_nodelay(true);
@@ -211,7 +210,7 @@ fn connector() -> socket::Connector {
     connector.set_keepalive_retries(Some(KEEPALIVE_PROBES));
     #[cfg(any(target_os = "linux", target_os = "android", target_os = "fuchsia"))]
     connector.set_tcp_user_timeout(Some(USER_TIMEOUT));
-    Socket::connector(connector)
+    connector
 }
 
 /// Erases the types of a service.

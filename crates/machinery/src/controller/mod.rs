@@ -8,7 +8,7 @@
 //!   Its worker is free at once, and other keys are not affected. The controller respects a server's Retry-After. A
 //!   terminal error is not retried until the object changes.
 //! - The last reconcile decides: if it succeeds, it cancels an earlier retry or timer.
-//! - A reconcile that blocks its thread cannot be dropped, but it is logged with its key and counted in a metric.
+//! - A reconcile that blocks its thread cannot be dropped; the queue's metrics show how long it has run.
 //! - After shutdown, no reconcile begins. Running ones have a limited time to end and are then dropped at an await
 //!   point. [`Controller::run`] returns when none is left, or reports how many could not be dropped. Queued keys are
 //!   discarded: after a restart, the initial list enqueues them again.
@@ -17,7 +17,6 @@
 mod error;
 mod policy;
 mod observer;
-mod watchdog;
 mod worker;
 mod run;
 mod program;

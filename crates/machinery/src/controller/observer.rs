@@ -49,12 +49,6 @@ pub trait Observer: Send + Sync + 'static {
     ) {
         let _ = (controller, key, outcome, took);
     }
-
-    /// A reconcile has blocked its thread for too long and still does. The watchdog's thread calls this once for each
-    /// poll.
-    fn blocked(&self, controller: &'static str) {
-        let _ = controller;
-    }
 }
 
 /// An observer that ignores everything.

@@ -4,10 +4,12 @@ use std::collections::HashSet;
 use std::convert::Infallible;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all, select_all};
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
@@ -190,6 +192,7 @@ impl Program {
     /// requests `shutdown` and is returned after everything else has ended.
     pub async fn run(self, shutdown: Shutdown) -> Result<(), ProgramError> {
         self.check_names()?;
+        let _pulse = pulse();
         let all_synced = join_all(self.synced).map(drop).shared();
         let controllers = self.controllers.into_iter().map(|(name, work)| -> Task {
             let ready = all_synced.clone().boxed();
@@ -235,6 +238,22 @@ impl fmt::Debug for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Program").finish_non_exhaustive()
     }
+}
+
+/// Spawns an empty task each second, until the result is dropped. If a reconcile blocks the thread that drives tokio's
+/// timers and sockets, no idle thread takes this over: tokio wakes idle threads only for new tasks.
+fn pulse() -> Option<Sender<()>> {
+    let runtime = Handle::current();
+    if runtime.runtime_flavor() == RuntimeFlavor::CurrentThread {
+        return None;
+    }
+    let (alive, ended) = channel();
+    std::thread::spawn(move || {
+        while ended.recv_timeout(Duration::from_secs(1)) == Err(RecvTimeoutError::Timeout) {
+            drop(runtime.spawn(std::future::ready(())));
+        }
+    });
+    Some(alive)
 }
 
 /// Logs once that each informer has synced in all namespaces that it can list, at least one.

@@ -1,6 +1,5 @@
 //! The controller: options, workers and shutdown.
 
-use std::collections::HashMap;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -12,7 +11,6 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
 use super::policy::{Failing, Retries};
-use super::watchdog::{Heartbeat, Watchdog};
 use super::worker::Core;
 use super::{Name, Observer, Reconciler};
 use crate::client::{Connectivity, Reconnected};
@@ -33,9 +31,6 @@ pub struct Options {
     /// Longest wait of shutdown for running reconciles. Default 15 s: dropping the rest, writing the last Events and
     /// releasing the Lease take up to 10 s more, and the kubelet sends SIGKILL after 30 s.
     pub drain: Duration,
-    /// Time without an await after which a reconcile is logged, with its key, as blocking its thread. 0 disables this.
-    /// Default 5 s.
-    pub blocked: Duration,
     /// Retries of failures.
     pub retries: Retries,
     /// Connection state of the client. If set, keys that failed during an outage are retried as soon as the API server
@@ -91,7 +86,6 @@ impl Default for Options {
             workers: 4,
             deadline: Duration::from_secs(300),
             drain: Duration::from_secs(15),
-            blocked: Duration::from_secs(5),
             retries: Retries::default(),
             connectivity: None,
             observer: None,
@@ -157,15 +151,11 @@ impl<R: Reconciler> Controller<R> {
         let handle = self.handle();
         let (core, options) = (&self.core, &self.options);
         let name = core.name;
-        let posts: Vec<Arc<Heartbeat>> =
-            (0..options.workers.max(1)).map(|_| Arc::default()).collect();
-        core.observer.running(name, posts.len());
-        let _watchdog =
-            Watchdog::start(name, posts.clone(), options.blocked, core.observer.clone());
-        let (mut workers, mut at) = (JoinSet::new(), HashMap::new());
-        for heartbeat in posts {
-            at.insert(workers.spawn(Arc::clone(core).work(Arc::clone(&heartbeat))).id(), heartbeat);
+        let mut workers = JoinSet::new();
+        for _ in 0..options.workers.max(1) {
+            workers.spawn(Arc::clone(core).work());
         }
+        core.observer.running(name, workers.len());
         let mut reconnected = options.connectivity.as_ref().map(Connectivity::reconnected);
         let mut end = pin!(end);
         let end = loop {
@@ -181,12 +171,7 @@ impl<R: Reconciler> Controller<R> {
             // Only an observer can cause this, not a reconcile.
             if let Err(error) = ended {
                 tracing::error!(controller = name, %error, "a worker died and is replaced");
-                // It takes over the heartbeat, which the watchdog checks.
-                let heartbeat = at.remove(&error.id()).unwrap_or_default();
-                at.insert(
-                    workers.spawn(Arc::clone(core).work(Arc::clone(&heartbeat))).id(),
-                    heartbeat,
-                );
+                workers.spawn(Arc::clone(core).work());
             }
         };
         core.queue.shut_down();

@@ -14,7 +14,6 @@ use tracing::field::Empty;
 use tracing::{Instrument, Level, Span};
 
 use super::policy::{Failing, FailureStreak, Retries, level};
-use super::watchdog::{Heartbeat, Watched};
 use super::{Action, Observer, Outcome, Problem, Reconciler};
 use crate::object::ObjectKey;
 use crate::workqueue::{Backoff, Retry, WorkItem, WorkQueue};
@@ -60,7 +59,7 @@ struct Pass<'a, R: Reconciler> {
 
 impl<R: Reconciler> Core<R> {
     /// Reconciles keys until the queue is shut down.
-    pub(super) async fn work(self: Arc<Self>, heartbeat: Arc<Heartbeat>) {
+    pub(super) async fn work(self: Arc<Self>) {
         let mut next = self.queue.get().await;
         while let Some(taken) = next {
             let key = taken.key();
@@ -76,33 +75,29 @@ impl<R: Reconciler> Core<R> {
                 otel.status_code = Empty,
                 otel.status_description = Empty,
             );
-            self.pass(&taken, &heartbeat).instrument(span).await;
+            self.pass(&taken).instrument(span).await;
             // Without this, reconciles that never wait would starve the other tasks of the thread.
             tokio::task::consume_budget().await;
             next = self.queue.done_and_get(taken).await;
         }
     }
 
-    async fn pass(&self, taken: &WorkItem<ObjectKey>, heartbeat: &Arc<Heartbeat>) {
+    async fn pass(&self, taken: &WorkItem<ObjectKey>) {
         let key = taken.key();
         if let Some(wait) = self.reconciler.held_for(key) {
             return self.queue.requeue_after(key, wait.max(REQUEUE_AT_LEAST));
         }
         let mut pass = Pass { core: self, key, began: Instant::now(), outcome: Outcome::Dropped };
         self.observer.started(self.name);
-        heartbeat.over(key);
-        let ended = self.reconcile(key, heartbeat).await;
+        let ended = self.reconcile(key).await;
         // The methods of an error can panic.
         let concluded = catch_unwind(AssertUnwindSafe(|| self.conclude(key, pass.began, ended)));
         pass.outcome = concluded.unwrap_or_else(|panic| self.panicked(key, &*panic));
     }
 
-    async fn reconcile(&self, key: &ObjectKey, heartbeat: &Arc<Heartbeat>) -> Ended {
-        let bounded = async {
-            let pass = self.reconciler.reconcile(key);
-            let watched = Watched { pass: Box::pin(pass), heartbeat: Arc::clone(heartbeat) };
-            tokio::time::timeout(self.deadline, watched).await
-        };
+    async fn reconcile(&self, key: &ObjectKey) -> Ended {
+        let bounded =
+            async { tokio::time::timeout(self.deadline, self.reconciler.reconcile(key)).await };
         // This encloses the timeout because a reconcile can also panic while it is dropped. After a panic, only the
         // message is used.
         match AssertUnwindSafe(bounded).catch_unwind().await {

@@ -11,7 +11,9 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::recent::Recent;
-use super::{BURST, Dropped, MEMORY, QUEUE, QUEUE_OF_ONE, REFILL, RESERVE, Regarding, Type, text};
+use super::{
+    AGAIN, BURST, Dropped, MEMORY, QUEUE, QUEUE_OF_ONE, REFILL, RESERVE, Regarding, Type, text,
+};
 use crate::object::InternedStr;
 
 /// Attributes that similar occurrences share: all but the note.
@@ -24,9 +26,9 @@ pub(super) struct Group {
     pub(super) action: &'static str,
 }
 
-/// Attributes of equal occurrences, which share one Event object.
+/// What is published, without the time. Equal occurrences are one Event for a while.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Series {
+pub(super) struct Said {
     pub(super) group: Group,
     pub(super) note: Arc<str>,
 }
@@ -36,51 +38,37 @@ pub(super) struct Series {
 pub(super) enum Verdict {
     /// A new Event waits to be written.
     New,
-    /// It was added to the count of an existing Event.
+    /// It equals a recent Event.
     Repeated,
     /// It was dropped.
     Dropped(Dropped),
 }
 
-/// One write.
+/// An Event to be created.
 #[derive(Debug, Clone)]
 pub(super) struct Job {
-    pub(super) series: Arc<Series>,
+    pub(super) said: Arc<Said>,
     /// metadata.name.
     pub(super) name: String,
-    /// The first occurrence.
-    pub(super) first: Timestamp,
-    /// The last occurrence.
-    pub(super) last: Timestamp,
-    /// Number of occurrences.
-    pub(super) count: u32,
-    /// True if the API server has the Event: its count is raised instead of creating it.
-    pub(super) exists: bool,
-}
-
-/// Outcome of a write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Outcome {
-    /// The API server has the Event.
-    Written,
-    /// The Event has expired on the API server.
-    Expired,
-    /// The write failed.
-    Failed,
+    /// The time of the occurrence.
+    pub(super) at: Timestamp,
 }
 
 /// Decides which Events are written. Its maps and its queue are bounded.
 pub(super) struct Correlator {
-    /// The keys of all entries of `series` in state `Queued`, each exactly once. Only `Idle` entries are removed from
-    /// `series`.
-    queue: VecDeque<Arc<Series>>,
-    series: Recent<Arc<Series>, Entry>,
+    queue: VecDeque<Job>,
+    recent: Recent<Arc<Said>, Accepted>,
     budgets: Recent<(Regarding, Type), Budget>,
     names: Names,
-    /// Number of entries that are not `Idle`.
-    busy: usize,
-    /// Number of entries that are not `Idle`, by namespace.
-    by_namespace: HashMap<InternedStr, usize>,
+    /// Number of waiting and running writes, by namespace.
+    busy: HashMap<InternedStr, usize>,
+}
+
+/// The last time that something was accepted.
+struct Accepted {
+    at: Instant,
+    /// True until its write has ended.
+    is_busy: bool,
 }
 
 /// A token bucket.
@@ -96,30 +84,6 @@ struct Names {
     stamp: u64,
 }
 
-struct Entry {
-    name: String,
-    first: Timestamp,
-    last: Timestamp,
-    count: u32,
-    /// The count that the API server has; 0 if it has no such Event.
-    written: u32,
-    /// The count in the current write.
-    sent: u32,
-    state: State,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
-    /// No write is due, but `count` can be ahead of `written`.
-    Idle,
-    /// In the queue.
-    Queued,
-    /// A write is running.
-    Writing,
-    /// A write is running, and another one is due after it.
-    WritingAgain,
-}
-
 // === impl Correlator ===
 
 impl Correlator {
@@ -127,11 +91,10 @@ impl Correlator {
     pub(super) fn new(instance: u32) -> Correlator {
         Correlator {
             queue: VecDeque::new(),
-            series: Recent::new(MEMORY),
+            recent: Recent::new(MEMORY),
             budgets: Recent::new(MEMORY),
             names: Names { instance, stamp: 0 },
-            busy: 0,
-            by_namespace: HashMap::new(),
+            busy: HashMap::new(),
         }
     }
 
@@ -143,133 +106,72 @@ impl Correlator {
         now: Instant,
         wall: Timestamp,
     ) -> Verdict {
-        let series = Arc::new(Series { group, note: note.into() });
-        if self.series.get_mut(&series).is_some() {
-            self.repeat(&series, now, wall);
+        let said = Arc::new(Said { group, note: note.into() });
+        let before = self.recent.get_mut(&said);
+        let least = if before.is_some() { RESERVE + 1 } else { 1 };
+        if before.is_some_and(|it| it.is_busy || now.duration_since(it.at) < AGAIN) {
             return Verdict::Repeated;
         }
-        self.create(&series, now, wall)
+        if !self.has_room(said.namespace()) {
+            return Verdict::Dropped(Dropped::QueueFull);
+        }
+        if !self.pay(&said.group, least, now) {
+            return Verdict::Dropped(Dropped::Spam);
+        }
+        self.recent.insert(said.clone(), Accepted { at: now, is_busy: true });
+        *self.busy.entry(said.namespace().clone()).or_default() += 1;
+        let name = self.names.next(&said, wall);
+        self.queue.push_back(Job { said, name, at: wall });
+        Verdict::New
     }
 
-    /// Returns the next write. Report its end to [`Correlator::finish`].
-    pub(super) fn take(&mut self, may: impl Fn(&Series) -> bool) -> Option<Job> {
-        let first = self.queue.iter().position(|series| may(series))?;
-        let series = self.queue.remove(first)?;
-        let entry = self.series.get_mut(&series)?;
-        entry.state = State::Writing;
-        entry.sent = entry.count;
-        Some(Job {
-            name: entry.name.clone(),
-            first: entry.first,
-            last: entry.last,
-            count: entry.count,
-            exists: entry.written > 0,
-            series,
-        })
+    /// Returns the next write in a namespace that `may` have one. Report its end to [`Correlator::finish`].
+    pub(super) fn take(&mut self, may: impl Fn(&InternedStr) -> bool) -> Option<Job> {
+        let first = self.queue.iter().position(|job| may(job.said.namespace()))?;
+        self.queue.remove(first)
     }
 
-    /// Handles the end of a write.
-    pub(super) fn finish(&mut self, series: &Arc<Series>, outcome: Outcome) {
-        let Some(entry) = self.series.get_mut(series) else { return };
-        let again = entry.state == State::WritingAgain;
-        entry.state = State::Idle;
-        self.busy -= 1;
-        if let Some(count) = self.by_namespace.get_mut(series.group.regarding.key.namespace()) {
+    /// Handles the end of a write. After a failure, the next occurrence is written.
+    pub(super) fn finish(&mut self, said: &Arc<Said>, is_written: bool) {
+        match self.recent.get_mut(said) {
+            Some(accepted) if is_written => accepted.is_busy = false,
+            _ => self.recent.remove(said),
+        }
+        if let Some(count) = self.busy.get_mut(said.namespace()) {
             *count -= 1;
         }
-        self.by_namespace.retain(|_, count| *count > 0);
-        match outcome {
-            Outcome::Written => entry.written = entry.sent,
-            Outcome::Expired => {
-                // The expired Event contains the rest of the count.
-                entry.count = (entry.count - entry.written).max(1);
-                entry.written = 0;
-                entry.first = entry.last;
-                entry.name = self.names.next(series, entry.last);
-            }
-            // The next occurrence sends the count.
-            Outcome::Failed => {}
-        }
-        if again || outcome == Outcome::Expired {
-            self.enqueue(series);
-        }
+        self.busy.retain(|_, count| *count > 0);
     }
 
     /// Returns the number of waiting and running writes.
     pub(super) fn busy(&self) -> usize {
-        self.busy
+        self.busy.values().sum()
     }
 
-    /// Returns the waiting series, without taking them.
-    pub(super) fn waiting(&self) -> impl Iterator<Item = &Arc<Series>> {
-        self.queue.iter()
-    }
-
-    fn repeat(&mut self, series: &Arc<Series>, now: Instant, wall: Timestamp) {
-        let Some(entry) = self.series.get_mut(series) else { return };
-        entry.count = entry.count.saturating_add(1);
-        // A wall clock can be set back, but the times of a series must increase.
-        entry.last = entry.last.max(wall);
-        match entry.state {
-            State::Queued | State::WritingAgain => {}
-            State::Idle | State::Writing => {
-                let idle = entry.state == State::Idle;
-                let least = if entry.written == 0 { 1 } else { RESERVE + 1 };
-                if (idle && !self.has_room(series)) || !self.pay(&series.group, least, now) {
-                    // The next permitted write sends the count.
-                } else if idle {
-                    self.enqueue(series);
-                } else if let Some(entry) = self.series.get_mut(series) {
-                    entry.state = State::WritingAgain;
-                }
-            }
-        }
-    }
-
-    fn create(&mut self, series: &Arc<Series>, now: Instant, wall: Timestamp) -> Verdict {
-        if !self.has_room(series) {
-            return Verdict::Dropped(Dropped::QueueFull);
-        }
-        if !self.pay(&series.group, 1, now) {
-            return Verdict::Dropped(Dropped::Spam);
-        }
-        let entry = Entry {
-            name: self.names.next(series, wall),
-            first: wall,
-            last: wall,
-            count: 1,
-            written: 0,
-            sent: 0,
-            state: State::Idle,
-        };
-        self.series.insert(series.clone(), entry, |entry| entry.state != State::Idle);
-        self.enqueue(series);
-        Verdict::New
-    }
-
-    fn enqueue(&mut self, series: &Arc<Series>) {
-        if let Some(entry) = self.series.get_mut(series) {
-            entry.state = State::Queued;
-            self.busy += 1;
-            let namespace = series.group.regarding.key.namespace();
-            *self.by_namespace.entry(namespace.clone()).or_default() += 1;
-            self.queue.push_back(series.clone());
-        }
+    /// Returns what waits, without taking it.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = &Arc<Said>> {
+        self.queue.iter().map(|job| &job.said)
     }
 
     /// Returns whether another write can wait. A namespace whose webhook hangs must not fill the queue.
-    fn has_room(&self, series: &Series) -> bool {
-        let of_one = self.by_namespace.get(series.group.regarding.key.namespace());
-        self.busy < QUEUE && of_one.is_none_or(|count| *count < QUEUE_OF_ONE)
+    fn has_room(&self, namespace: &InternedStr) -> bool {
+        let of_one = self.busy.get(namespace);
+        self.busy() < QUEUE && of_one.is_none_or(|count| *count < QUEUE_OF_ONE)
     }
 
     /// Takes one token, if at least `least` are left.
     fn pay(&mut self, group: &Group, least: u32, now: Instant) -> bool {
         let key = (group.regarding.clone(), group.kind);
-        if self.budgets.get_mut(&key).is_none() {
-            self.budgets.insert(key.clone(), Budget::new(now), |_| false);
+        match self.budgets.get_mut(&key) {
+            Some(budget) => budget.take(least, now),
+            None => self.budgets.insert(key, Budget::new(now)).take(least, now),
         }
-        self.budgets.get_mut(&key).is_some_and(|budget| budget.take(least, now))
+    }
+}
+
+impl Said {
+    pub(super) fn namespace(&self) -> &InternedStr {
+        self.group.regarding.key.namespace()
     }
 }
 
@@ -294,10 +196,10 @@ impl Budget {
 
 impl Names {
     /// Returns a unique name for an Event. Every attempt to write the Event uses the same name.
-    fn next(&mut self, series: &Series, wall: Timestamp) -> String {
+    fn next(&mut self, said: &Said, wall: Timestamp) -> String {
         // Microseconds since 1970, or one more than the last stamp.
         let micros = u64::try_from(wall.as_microsecond()).unwrap_or_default();
         self.stamp = micros.max(self.stamp + 1);
-        text::name(series.group.regarding.key.name(), self.instance, self.stamp)
+        text::name(said.group.regarding.key.name(), self.instance, self.stamp)
     }
 }

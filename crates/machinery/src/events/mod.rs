@@ -4,16 +4,13 @@
 //! - [`Recorder::publish`] never waits, never fails and does no I/O: it only holds a lock for microseconds. Only the
 //!   task [`Sink::run`] sends requests to the API server.
 //! - Bounded: at most [`QUEUE`] Events wait to be written, [`QUEUE_OF_ONE`] of one namespace. Events beyond that are
-//!   dropped and counted. At most [`MEMORY`] series are stored; a note is cut at 1,024 bytes.
-//! - A repeated occurrence creates no Event, but raises `series.count` of the existing one. One PATCH covers all
-//!   waiting repetitions.
-//! - A new note creates a new Event, because a written note is immutable (k8s.io/kubernetes/pkg/apis/core/validation).
+//!   dropped and counted. At most [`MEMORY`] recent Events are known; a note is cut at 1,024 bytes.
+//! - An Event that equals one of the last [`AGAIN`], or one that waits, is not written.
 //! - Writes are limited per object and type to [`BURST`], then one per [`REFILL`], as in client-go's EventCorrelator.
 //!   Repetitions leave the last [`RESERVE`] to new Events.
 //! - A write without a response, or that the server cannot handle now, is tried [`TRIES`] times, then dropped and
 //!   counted. A refused write is dropped at once. A namespace uses at most [`WRITERS_OF_ONE`] of the writers.
-//! - An Event that has expired on the server (404) is created again. A create without a response is repeated under the
-//!   same name, so it never creates two Events.
+//! - A create without a response is repeated under the same name.
 //! - At shutdown, waiting Events are written, for at most [`FLUSH`].
 //! - Control characters and characters that change the text direction become spaces.
 //!
@@ -41,7 +38,7 @@ pub use sink::Sink;
 pub const QUEUE: usize = 1_000;
 /// The part of [`QUEUE`] for one namespace.
 pub const QUEUE_OF_ONE: usize = QUEUE / 4;
-/// Number of series, and of objects, that are stored. client-go's LRU has the same limit.
+/// Number of recent Events, and of objects, that are known. client-go's LRU has the same limit.
 pub const MEMORY: usize = 4_096;
 /// Burst of writes for one object and type (client-go: 25).
 pub const BURST: u32 = 25;
@@ -49,6 +46,8 @@ pub const BURST: u32 = 25;
 pub const REFILL: Duration = Duration::from_secs(300);
 /// The part of [`BURST`] for new Events only.
 pub const RESERVE: u32 = 10;
+/// Time before an equal Event is written again.
+pub const AGAIN: Duration = Duration::from_secs(60);
 /// Number of concurrent writes. (client-go makes one at a time.)
 pub(crate) const WRITERS: usize = 8;
 /// Limit of concurrent writes of one namespace: a namespace whose webhook hangs must not block the others.

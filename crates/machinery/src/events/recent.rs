@@ -33,25 +33,21 @@ impl<K: Hash + Eq, V> Recent<K, V> {
         Some(&mut slot.value)
     }
 
-    /// Stores `value` under `key` and returns it. Values that are `pinned` are not removed.
-    pub(super) fn insert(&mut self, key: K, value: V, pinned: impl Fn(&V) -> bool) -> &mut V {
+    /// Stores `value` under `key` and returns it.
+    pub(super) fn insert(&mut self, key: K, value: V) -> &mut V {
         if self.entries.len() >= self.capacity {
-            self.forget(pinned);
+            let mut ages: Vec<u64> = self.entries.values().map(|slot| slot.used).collect();
+            let last = self.capacity / 8;
+            let (_, &mut newest, _) = ages.select_nth_unstable(last);
+            self.entries.retain(|_, slot| slot.used > newest);
         }
         self.uses += 1;
         let slot = Slot { value, used: self.uses };
         &mut self.entries.entry(key).insert(slot).into_mut().value
     }
 
-    fn forget(&mut self, pinned: impl Fn(&V) -> bool) {
-        let mut ages: Vec<u64> =
-            self.entries.values().filter(|s| !pinned(&s.value)).map(|s| s.used).collect();
-        if ages.is_empty() {
-            return;
-        }
-        let last = (self.capacity / 8).min(ages.len() - 1);
-        let (_, &mut newest, _) = ages.select_nth_unstable(last);
-        self.entries.retain(|_, slot| slot.used > newest || pinned(&slot.value));
+    pub(super) fn remove(&mut self, key: &K) {
+        self.entries.remove(key);
     }
 
     #[cfg(test)]
@@ -68,19 +64,9 @@ mod tests {
     fn the_map_never_exceeds_its_capacity_and_keeps_used_entries() {
         let mut recent = Recent::new(64);
         for i in 0..10_000 {
-            recent.insert(i, (), |_| false);
+            recent.insert(i, ());
             assert!(recent.len() <= 64);
             assert!(recent.get_mut(&0).is_some(), "used all the time, forgotten at {i}");
         }
-    }
-
-    #[test]
-    fn pinned_entries_stay() {
-        let mut recent = Recent::new(16);
-        recent.insert(0, true, |pinned| *pinned);
-        for i in 1..1_000 {
-            recent.insert(i, false, |pinned| *pinned);
-        }
-        assert!(recent.get_mut(&0).is_some());
     }
 }

@@ -49,12 +49,7 @@ pub trait Observer: Send + Sync + 'static {
         let _ = (controller, kind, reason);
     }
 
-    /// An occurrence was added to an existing Event.
-    fn aggregated(&self, controller: &'static str, kind: Type, reason: &'static str) {
-        let _ = (controller, kind, reason);
-    }
-
-    /// An occurrence was lost, or a write that covers several.
+    /// An Event was lost.
     fn dropped(&self, why: Dropped) {
         let _ = why;
     }
@@ -192,27 +187,24 @@ impl Recorder {
         let observer = &self.shared.observer;
         match verdict {
             Verdict::New => observer.published(self.controller, kind, reason),
-            Verdict::Repeated => {
-                observer.aggregated(self.controller, kind, reason);
-            }
+            Verdict::Repeated => return,
             Verdict::Dropped(why) => return observer.dropped(why),
         }
         self.shared.wake.notify_one();
     }
 
-    /// Returns the occurrences that wait to be written, oldest first, with repetitions only once. Without a running
-    /// sink, these are all published occurrences.
+    /// Returns the Events that wait to be written, oldest first. Without a running sink, these are all.
     pub fn waiting(&self) -> Vec<Occurrence> {
         let correlator = self.shared.correlator.lock();
         let waiting = correlator.iter().flat_map(Correlator::waiting);
         waiting
-            .map(|series| Occurrence {
-                controller: series.group.controller,
-                regarding: series.group.regarding.clone(),
-                kind: series.group.kind,
-                reason: series.group.reason,
-                action: series.group.action,
-                note: series.note.clone(),
+            .map(|said| Occurrence {
+                controller: said.group.controller,
+                regarding: said.group.regarding.clone(),
+                kind: said.group.kind,
+                reason: said.group.reason,
+                action: said.group.action,
+                note: said.note.clone(),
             })
             .collect()
     }

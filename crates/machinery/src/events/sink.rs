@@ -9,11 +9,11 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep};
 
-use super::correlate::{Job, Outcome, Series};
+use super::correlate::{Job, Said};
 use super::recorder::{Dropped, Shared};
 use super::wire::{self, Written};
 use super::{FLUSH, TRIES, WRITERS, WRITERS_OF_ONE};
-use crate::client::{Client, Error, Patch};
+use crate::client::{Client, Error};
 use crate::object::InternedStr;
 
 /// Pause before the second attempt; doubled before the third.
@@ -32,7 +32,6 @@ pub struct Sink {
 /// Operations that the sink needs from a client.
 trait Api: Sync {
     fn create(&self, job: &Job, by: &Shared) -> impl Future<Output = Result<(), Error>> + Send;
-    fn count(&self, job: &Job) -> impl Future<Output = Result<(), Error>> + Send;
 }
 
 impl Api for Client {
@@ -40,27 +39,15 @@ impl Api for Client {
         let body = wire::body(job, &by.program, &by.instance);
         Client::create::<Written>(self, &wire::key(job), &body).await.map(drop)
     }
-
-    async fn count(&self, job: &Job) -> Result<(), Error> {
-        let patch = wire::patch(job);
-        self.patch::<Written>(&wire::key(job), &Patch::Merge(&patch)).await.map(drop)
-    }
 }
 
 /// A write that has ended.
-type Ended = (Arc<Series>, Result<(), Refusal>);
-
-/// Reason of a failed write.
-enum Refusal {
-    Expired,
-    Dropped(Dropped, Error),
-}
+type Ended = (Arc<Said>, Result<(), (Dropped, Error)>);
 
 /// Meaning of an error.
 enum Meaning {
     /// It was written before; the response was lost.
     Written,
-    Expired,
     Again(Duration),
     Lost(Dropped),
 }
@@ -88,7 +75,7 @@ impl Sink {
             while under_way.len() < WRITERS
                 && let Some(job) = take(&shared, &by_namespace)
             {
-                *by_namespace.entry(namespace(&job.series).clone()).or_default() += 1;
+                *by_namespace.entry(job.said.namespace().clone()).or_default() += 1;
                 under_way.push(write(api, job, &shared));
             }
             if stopping && under_way.is_empty() {
@@ -102,7 +89,7 @@ impl Sink {
                 }
                 () = &mut end, if stopping => break,
                 Some(ended) = under_way.next() => {
-                    if let Some(count) = by_namespace.get_mut(namespace(&ended.0)) {
+                    if let Some(count) = by_namespace.get_mut(ended.0.namespace()) {
                         *count -= 1;
                     }
                     by_namespace.retain(|_, count| *count > 0);
@@ -118,45 +105,32 @@ impl Sink {
 
 /// Returns the first write whose namespace has a free writer.
 fn take(shared: &Shared, under_way: &HashMap<InternedStr, usize>) -> Option<Job> {
-    let may =
-        |series: &Series| under_way.get(namespace(series)).is_none_or(|n| *n < WRITERS_OF_ONE);
+    let may = |name: &InternedStr| under_way.get(name).is_none_or(|n| *n < WRITERS_OF_ONE);
     shared.correlator.lock().as_mut()?.take(may)
 }
 
-fn namespace(series: &Series) -> &InternedStr {
-    series.group.regarding.key.namespace()
-}
-
 /// Repeats a write until its outcome is known.
-async fn write(api: &impl Api, mut job: Job, by: &Shared) -> Ended {
+async fn write(api: &impl Api, job: Job, by: &Shared) -> Ended {
     let mut pause = PAUSE;
     let mut tries = 1;
-    let refusal = loop {
-        let result = match job.exists {
-            true => api.count(&job).await,
-            false => api.create(&job, by).await,
-        };
-        let Err(error) = result else { return (job.series, Ok(())) };
-        match meaning(&error, job.exists) {
-            // The stored Event can have a lower count.
-            Meaning::Written if job.count > 1 => job.exists = true,
-            Meaning::Written => return (job.series, Ok(())),
-            Meaning::Expired => break Refusal::Expired,
-            Meaning::Lost(why) => break Refusal::Dropped(why, error),
-            Meaning::Again(_) if tries >= TRIES => break Refusal::Dropped(Dropped::Failed, error),
+    let lost = loop {
+        let Err(error) = api.create(&job, by).await else { return (job.said, Ok(())) };
+        match meaning(&error) {
+            Meaning::Written => return (job.said, Ok(())),
+            Meaning::Lost(why) => break (why, error),
+            Meaning::Again(_) if tries >= TRIES => break (Dropped::Failed, error),
             Meaning::Again(asked) => sleep(pause.max(asked).min(LONGEST_PAUSE)).await,
         }
         tries += 1;
         pause *= 2;
     };
-    (job.series, Err(refusal))
+    (job.said, Err(lost))
 }
 
-fn meaning(error: &Error, exists: bool) -> Meaning {
+fn meaning(error: &Error) -> Meaning {
     match error {
         Error::NotPermitted(_) => Meaning::Lost(Dropped::NotLeading),
-        Error::Api { reason, .. } if !exists && reason == "AlreadyExists" => Meaning::Written,
-        Error::Api { code: 404, .. } if exists => Meaning::Expired,
+        Error::Api { reason, .. } if reason == "AlreadyExists" => Meaning::Written,
         Error::Api { code: 404, .. } => Meaning::Lost(Dropped::NamespaceGone),
         // The text of the API server (apiserver/pkg/admission/plugin/namespace/lifecycle).
         Error::Api { code: 403, message, .. } if message.contains("it is being terminated") => {
@@ -176,26 +150,22 @@ fn meaning(error: &Error, exists: bool) -> Meaning {
 }
 
 /// Reports the result of a write to the correlator, the observer and the log.
-fn finish(shared: &Shared, forbidden: &mut bool, (series, result): Ended) {
-    let outcome = match result {
-        Ok(()) => {
-            *forbidden = false;
-            Outcome::Written
-        }
-        Err(Refusal::Expired) => Outcome::Expired,
-        Err(Refusal::Dropped(why, error)) => {
+fn finish(shared: &Shared, forbidden: &mut bool, (said, result): Ended) {
+    let is_written = result.is_ok();
+    match result {
+        Ok(()) => *forbidden = false,
+        Err((why, error)) => {
             shared.observer.dropped(why);
             if why != Dropped::Forbidden {
-                tracing::debug!(?why, %error, regarding = %series.group.regarding.key,
-                    reason = series.group.reason, "Event not written");
+                tracing::debug!(?why, %error, regarding = %said.group.regarding.key,
+                    reason = said.group.reason, "Event not written");
             } else if !std::mem::replace(forbidden, true) {
                 tracing::error!(%error, "Cannot write Events: {}", shared.program.remedies().rights);
             }
-            Outcome::Failed
         }
-    };
+    }
     if let Some(correlator) = &mut *shared.correlator.lock() {
-        correlator.finish(&series, outcome);
+        correlator.finish(&said, is_written);
     }
 }
 

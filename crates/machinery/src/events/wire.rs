@@ -31,21 +31,6 @@ pub(super) struct Body<'a> {
     action: &'static str,
     note: &'a str,
     regarding: Reference<'a>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    series: Option<Count>,
-}
-
-/// The body of a patch: everything else in an Event is immutable.
-#[derive(Serialize)]
-pub(super) struct Patch {
-    series: Count,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Count {
-    count: u32,
-    last_observed_time: String,
 }
 
 #[derive(Serialize)]
@@ -63,20 +48,20 @@ struct Reference<'a> {
 /// Returns the key of the Event of `job`: in the object's namespace, or in `default` for a cluster-scoped object (the
 /// API server requires `default` or `kube-system`).
 pub(super) fn key(job: &Job) -> ObjectKey {
-    let namespace = job.series.group.regarding.key.namespace();
+    let namespace = job.said.group.regarding.key.namespace();
     let namespace = if namespace.is_empty() { "default" } else { namespace };
     ObjectKey::new(namespace, &job.name)
 }
 
 /// Returns the Event of `job`, to be created.
 pub(super) fn body<'a>(job: &'a Job, program: &Identity, instance: &'a str) -> Body<'a> {
-    let group = &job.series.group;
+    let group = &job.said.group;
     let Regarding { api_version, kind, key: about, uid } = &group.regarding;
     Body {
         api_version: "events.k8s.io/v1",
         kind: "Event",
         metadata: Meta::named(key(job)),
-        event_time: micro_time(job.first),
+        event_time: micro_time(job.at),
         reporting_controller: program.event_source(group.controller),
         reporting_instance: instance,
         r#type: match group.kind {
@@ -85,7 +70,7 @@ pub(super) fn body<'a>(job: &'a Job, program: &Identity, instance: &'a str) -> B
         },
         reason: group.reason,
         action: group.action,
-        note: &job.series.note,
+        note: &job.said.note,
         regarding: Reference {
             api_version,
             kind,
@@ -93,18 +78,7 @@ pub(super) fn body<'a>(job: &'a Job, program: &Identity, instance: &'a str) -> B
             name: about.name(),
             uid: uid.is_some().then_some(*uid),
         },
-        // The API server refuses a count below 2.
-        series: (job.count > 1).then(|| count(job)),
     }
-}
-
-/// Returns the count of `job` as a patch.
-pub(super) fn patch(job: &Job) -> Patch {
-    Patch { series: count(job) }
-}
-
-fn count(job: &Job) -> Count {
-    Count { count: job.count.max(2), last_observed_time: micro_time(job.last) }
 }
 
 /// Formats a metav1.MicroTime: exactly six digits after the point.

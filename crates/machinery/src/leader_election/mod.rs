@@ -32,7 +32,7 @@
 //!   candidate with a slow holder.
 //! - The elector runs on the runtime of the reconciles, not on its own thread. If all threads of the runtime are
 //!   blocked, no reconcile makes progress and no probe gets a response. Renewing the lease in that state would prevent
-//!   another process from taking over. The log names a blocked reconcile after seconds, and reports a suspension.
+//!   another process from taking over. The log reports a suspension.
 //! - The clock is CLOCK_BOOTTIME: it keeps running while the machine is suspended, and cannot be set.
 //!
 //! Caveats

@@ -58,7 +58,6 @@ declare! {
         active: Gauge::default() "controller_runtime_active_workers" ["controller"] "Number of currently used workers per controller";
         by_class: Counter::default() "_reconcile_failures" ["controller", "class"] "Failed reconciliations by the class that decides on the retry";
         dropped: Counter::default() "_reconciles_dropped" ["controller"] "Reconciliations that shutdown did not wait for";
-        blocked: Counter::default() "_reconciles_blocked" ["controller"] "Reconciliations that blocked their thread for too long";
     }
     Watches {
         lists: Counter::default() "reflector_lists" ["name"] "Total number of API lists done by the reflectors";
@@ -73,7 +72,6 @@ declare! {
     }
     Events {
         published: Counter::default() "_events_published" ["controller", "type", "reason"] "New Events that were accepted for writing";
-        aggregated: Counter::default() "_events_aggregated" ["controller", "type", "reason"] "Occurrences counted on an existing Event instead of creating a new one";
         dropped: Counter::default() "_events_dropped" ["why"] "Events that were lost, and why";
     }
     Lease {
@@ -175,7 +173,6 @@ impl controller::Observer for Metrics {
             &reconciles.panics,
             &reconciles.timeouts,
             &reconciles.dropped,
-            &reconciles.blocked,
         ] {
             drop(series.of([controller]));
         }
@@ -214,10 +211,6 @@ impl controller::Observer for Metrics {
             reconciles.by_class.of([controller, class.as_str()]).inc();
         }
     }
-
-    fn blocked(&self, controller: &'static str) {
-        self.reconciles.blocked.of([controller]).inc();
-    }
 }
 
 impl reflector::Observer for Metrics {
@@ -249,9 +242,6 @@ impl reflector::Observer for Metrics {
 impl events::Observer for Metrics {
     fn published(&self, controller: &'static str, kind: Type, reason: &'static str) {
         self.events.published.of([controller, type_name(kind), reason]).inc();
-    }
-    fn aggregated(&self, controller: &'static str, kind: Type, reason: &'static str) {
-        self.events.aggregated.of([controller, type_name(kind), reason]).inc();
     }
     fn dropped(&self, why: Dropped) {
         self.events.dropped.of([why.as_str()]).inc();

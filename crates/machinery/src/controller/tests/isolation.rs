@@ -1,14 +1,13 @@
 //! Reconciles that panic, hang or block, and the reconciles next to them.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
 
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
 use super::{
     Class, Controller, Does, MS, ObjectKey, Observer, Options, Outcome, SECOND, Script,
-    ScriptState, Summary, start, start_with,
+    ScriptState, start,
 };
 
 #[tokio::test(start_paused = true)]
@@ -60,21 +59,6 @@ async fn keys_that_hang_panic_or_fail_do_not_slow_down_other_keys() {
     assert!(start.elapsed() < 400 * MS, "{:?}", start.elapsed());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reconcile_that_blocks_its_thread_is_reported_once() {
-    let options = Options { workers: 1, blocked: 40 * MS, ..Options::default() };
-    let running = start_with(options, &[("b", Does::Block)]);
-    running.add("b");
-    while *running.told.blocked.lock() == 0 {
-        sleep(MS).await;
-    }
-    // The watchdog looks every 10 ms; there is no event to wait for if it stays silent.
-    sleep(100 * MS).await;
-    assert_eq!(*running.told.blocked.lock(), 1);
-    running.told.release();
-    assert_eq!(running.stop().await, Summary { reconciles: 1, dropped: 0, stuck: 0 });
-}
-
 /// Both keys are due at the same moment: the worker that is woken takes one and wakes another for
 /// the other, on its own thread, and then blocks that thread. A third thread keeps the time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
@@ -116,31 +100,4 @@ async fn a_worker_killed_by_its_observer_is_replaced_and_its_key_retried() {
     tokio::spawn(controller.run(std::future::pending()));
     sleep(SECOND).await;
     assert_eq!(told.ended.lock().as_slice(), ["a"]);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_watchdog_also_watches_a_replacement_worker() {
-    struct Bad(Mutex<bool>, Sender<()>);
-    impl Observer for Bad {
-        fn started(&self, _: &'static str) {
-            assert!(std::mem::replace(&mut *self.0.lock(), true), "an observer must not");
-        }
-        fn blocked(&self, _: &'static str) {
-            let _ = self.1.send(());
-        }
-    }
-    let told = Arc::new(ScriptState::default());
-    told.set("b", Does::Block);
-    let (blocked, noticed) = channel();
-    let observer = Arc::new(Bad(Mutex::new(false), blocked));
-    let options =
-        Options { workers: 1, blocked: 40 * MS, observer: Some(observer), ..Options::default() };
-    let controller = Controller::new("test", Script(told.clone()), options);
-    controller.handle().queue().add(ObjectKey::new("ns", "b"));
-    let running = tokio::spawn(controller.run(std::future::pending()));
-    // Not with a tokio timer: the thread that drives them may be the blocked one.
-    let noticed = noticed.recv_timeout(30 * SECOND);
-    told.release();
-    running.abort();
-    noticed.expect("nobody noticed that the reconcile blocked");
 }

@@ -63,7 +63,6 @@ struct ScriptState {
     began: Mutex<Vec<(String, Instant)>>,
     ended: Mutex<Vec<String>>,
     outcomes: Mutex<Vec<Outcome>>,
-    blocked: Mutex<usize>,
     released: (Mutex<bool>, Condvar),
 }
 
@@ -115,9 +114,6 @@ impl Reconciler for Script {
 impl Observer for ScriptState {
     fn finished(&self, _: &'static str, _: &ObjectKey, outcome: Outcome, _: Duration) {
         self.outcomes.lock().push(outcome);
-    }
-    fn blocked(&self, _: &'static str) {
-        *self.blocked.lock() += 1;
     }
 }
 

@@ -27,7 +27,7 @@ impl Fake {
 
     async fn answer(&self, what: String, job: &Job) -> Result<(), Error> {
         self.wrote.lock().push(what);
-        if self.hangs || **namespace(&job.series) == *self.hanging {
+        if self.hangs || **job.said.namespace() == *self.hanging {
             std::future::pending::<()>().await;
         }
         self.answers.lock().pop_front().unwrap_or(Ok(()))
@@ -36,10 +36,7 @@ impl Fake {
 
 impl Api for Arc<Fake> {
     async fn create(&self, job: &Job, _: &Shared) -> Result<(), Error> {
-        self.answer(format!("create {} x{}", job.name, job.count), job).await
-    }
-    async fn count(&self, job: &Job) -> Result<(), Error> {
-        self.answer(format!("count {} x{}", job.name, job.count), job).await
+        self.answer(job.name.clone(), job).await
     }
 }
 
@@ -92,7 +89,7 @@ async fn events_published_while_the_sink_waits_are_written() {
     drop(stop);
     running.await.unwrap();
     let wrote = fake.wrote.lock();
-    assert!(wrote[1].starts_with("count web.") && wrote[1].ends_with(" x2"), "{wrote:?}");
+    assert!(wrote.len() == 2 && wrote[0] != wrote[1], "{wrote:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -105,24 +102,6 @@ async fn a_lost_response_creates_no_second_event() {
     let wrote = fake.wrote.lock();
     assert_eq!(wrote.len(), 2);
     assert_eq!(wrote[0], wrote[1], "the same name both times");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_lost_response_hides_no_repetition() {
-    let fake = Fake::answering([]);
-    let lost = || Err(Error::Deadline(Duration::from_secs(1)));
-    let exists = || Err(api_error(409, "AlreadyExists", "exists"));
-    fake.answers.lock().extend([lost(), lost(), lost(), exists()]);
-    let (recorder, sink) = crate::events::new("memcached", "pod-1", Arc::new(Lost::default()));
-    let publishing = async {
-        publish(&recorder, "web");
-        sleep(Duration::from_secs(60)).await;
-        publish(&recorder, "web");
-    };
-    sink.run_with(&fake, publishing).await;
-    let wrote = fake.wrote.lock();
-    assert!(wrote.last().is_some_and(|last| last.starts_with("count ") && last.ends_with(" x2")));
-    assert_eq!(wrote.len(), 5, "{wrote:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -171,22 +150,6 @@ async fn each_refusal_is_tried_once_and_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_that_expired_on_the_server_is_created_again() {
-    let fake = Fake::answering([]);
-    fake.answers.lock().extend([Ok(()), Err(api_error(404, "NotFound", "gone"))]);
-    let (recorder, sink) = crate::events::new("memcached", "pod-1", Arc::new(Lost::default()));
-    let publishing = async {
-        publish(&recorder, "web");
-        sleep(Duration::from_secs(7_200)).await;
-        publish(&recorder, "web");
-    };
-    sink.run_with(&fake, publishing).await;
-    let wrote = fake.wrote.lock();
-    let verbs: Vec<&str> = wrote.iter().filter_map(|line| line.split(' ').next()).collect();
-    assert_eq!(verbs, ["create", "count", "create"]);
-}
-
-#[tokio::test(start_paused = true)]
 async fn an_unresponsive_server_delays_shutdown_by_the_flush_at_most() {
     let fake = Arc::new(Fake { hangs: true, ..Fake::default() });
     let lost = Arc::new(Lost::default());
@@ -213,7 +176,6 @@ fn the_body_is_what_events_k8s_io_v1_accepts() {
         uid: crate::object::Uid::NONE,
     };
     publish(&recorder, "web");
-    publish(&recorder, "web");
     recorder.publish(&cluster_scoped, Type::Warning, "Gone", "Delete", "It\nis gone");
     let take = || sink.shared.correlator.lock().as_mut().unwrap().take(|_| true).unwrap();
     let (job, node) = (take(), take());
@@ -229,12 +191,10 @@ fn the_body_is_what_events_k8s_io_v1_accepts() {
         "reportingInstance": "pod-1",
         "regarding": {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "ns",
             "name": "web", "uid": "01234567-89ab-cdef-0123-456789abcdef"},
-        "series": {"count": 2, "lastObservedTime": body["series"]["lastObservedTime"]},
     });
     assert_eq!(body, expected);
     let body = serde_json::to_value(wire::body(&node, &sink.shared.program, "pod-1")).unwrap();
     assert_eq!(body["metadata"]["namespace"], "default");
     assert_eq!(body["regarding"], json!({"apiVersion": "v1", "kind": "Node", "name": "node-0"}));
     assert_eq!(body["note"], "It is gone");
-    assert!(body["series"].is_null());
 }

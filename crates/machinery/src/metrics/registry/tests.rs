@@ -48,7 +48,6 @@ async fn lived() -> Arc<Metrics> {
     {
         use events::Observer;
         metrics.published("memcached", Type::Warning, "FailedCreate");
-        metrics.aggregated("memcached", Type::Warning, "FailedCreate");
         metrics.dropped(Dropped::QueueFull);
     }
     queue_happens(&metrics).await;
@@ -96,7 +95,6 @@ fn passes_happen(metrics: &Metrics) {
         metrics.finished("memcached", &key, outcome, took);
     }
     metrics.started("memcached");
-    metrics.blocked("memcached");
 }
 
 async fn queue_happens(metrics: &Metrics) {
