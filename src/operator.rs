@@ -258,17 +258,17 @@ fn memcached(manager: Manager, args: &WorkloadArgs, pace: Pace, observer: Observ
     };
     let settings = (settings, pace);
     let own_namespace = own_namespace(args);
+    let manager = manager.informer::<Pod>(|pods| {
+        let scope = Pod::scope(None);
+        pods.labels(scope.labels.unwrap_or_default())
+            .fields(scope.fields.unwrap_or_default())
+            .metadata_only()
+            .index(Pod::index())
+    });
     custom::<Memcached>(manager)
         .owns::<Deployment>()
         .owns::<Service>()
         .owns::<PodDisruptionBudget>()
-        .informer::<Pod>(|pods| {
-            let scope = Pod::scope(None);
-            pods.labels(scope.labels.unwrap_or_default())
-                .fields(scope.fields.unwrap_or_default())
-                .metadata_only()
-                .index(Pod::index())
-        })
         .watches::<Pod>(|pod| pod.memcached().into_iter().collect())
         .cleanup(memcached::FINALIZER, {
             let pace = settings.1.clone();

@@ -152,11 +152,12 @@ pub(crate) fn context_with<V: super::Custom>(
     let (client, requests) = client(answer);
     let (recorder, _) = events::new("test", "here", observer);
     let controller = Manager::new("workload-operator")
+        .informer::<Pod>(|pods| pods.index(Pod::index()))
         .controller::<V>()
         .owns::<Deployment>()
         .owns::<DaemonSet>()
         .owns::<Service>()
-        .informer::<Pod>(|pods| pods.index(Pod::index()))
+        .reads::<Pod>()
         .conditions(&Type::NAMES);
     let controller = declare(controller);
     (controller.context(client, recorder, object).unwrap(), requests)

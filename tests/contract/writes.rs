@@ -77,8 +77,8 @@ async fn every_write_of_a_context_works_on_a_real_server() {
     let manager = Manager::new("writes")
         .kubeconfig(Some(world.plane().kubeconfig().to_owned()))
         .namespaces([world.namespace.as_str()])
-        .controller::<Typed<ServiceAccount>>()
         .informer::<Typed<ServiceAccount>>(|all| all.fields("metadata.name=owner").labels("!done"))
+        .controller::<Typed<ServiceAccount>>()
         .reads::<Typed<Deployment>>()
         .reconcile(reconcile);
     let stop = Shutdown::manual();

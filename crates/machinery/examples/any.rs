@@ -62,8 +62,8 @@ async fn main() -> ExitCode {
                 println!("{namespace} {count}");
             }
         })
-        .controller::<Any>()
         .informer::<Any>(|all| all.metadata_only())
+        .controller::<Any>()
         .handler::<Any, _>(|_| {
             move |delta: &Delta<Any>, _| {
                 let change = match delta {

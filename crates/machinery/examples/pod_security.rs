@@ -55,6 +55,6 @@ async fn main() -> ExitCode {
     tracing_subscriber::fmt().with_writer(stderr).with_ansi(colors).init();
     let manager = Manager::new(Identity::new("pod-security", "example.com"));
     let selector = std::env::args().nth(1).unwrap_or_default();
-    let controller = manager.controller::<Namespace>().named("pod-security");
-    controller.informer::<Namespace>(|all| all.labels(selector)).run(reconcile).await
+    let manager = manager.informer::<Namespace>(|all| all.labels(selector));
+    manager.controller::<Namespace>().named("pod-security").run(reconcile).await
 }

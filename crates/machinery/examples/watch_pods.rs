@@ -2,7 +2,6 @@
 //!
 //! `cargo run --example watch_pods -- kube-system`
 use controller_machinery::client::{self, Client, Options};
-use controller_machinery::controller::ExitError;
 use controller_machinery::informer::Informer;
 use controller_machinery::object::{Kind, Meta, Object};
 use controller_machinery::{shutdown::Shutdown, store::Delta};
@@ -16,7 +15,7 @@ struct Pod {
 controller_machinery::view!(Pod: Kind::namespaced("", "v1", "Pod", "pods"));
 
 #[tokio::main]
-async fn main() -> Result<(), ExitError> {
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let client = Client::new(client::config(None, None).await?, Options::default()).await?;
     let pods = Informer::<Pod>::builder(client).namespaces(std::env::args().skip(1));
     let pods = pods.metadata_only().build();

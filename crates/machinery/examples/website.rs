@@ -88,7 +88,7 @@ impl Directory {
 }
 
 /// Brings the children to what they should be; returns how many pods are available.
-async fn reconcile(site: &Website, cx: &Context<Website, Directory>) -> Result<i64, Problem> {
+async fn reconcile(site: &Website, cx: &Context<Website>) -> Result<i64, Problem> {
     let (name, labels) = (cx.key().name(), json!({"website": cx.key().name()}));
     let style = match theme(site) {
         None => Value::Null,
@@ -127,9 +127,13 @@ async fn reconcile(site: &Website, cx: &Context<Website, Directory>) -> Result<i
 }
 
 /// Reconciles a Website and writes the outcome to its status.
-async fn reported(site: Arc<Website>, cx: Context<Website, Directory>) -> Result<Action, Problem> {
+async fn reported(
+    site: Arc<Website>,
+    cx: Context<Website>,
+    directory: Arc<Directory>,
+) -> Result<Action, Problem> {
     let (children, announced) =
-        (reconcile(&site, &cx).await, cx.data().announce(&site, true).await);
+        (reconcile(&site, &cx).await, directory.announce(&site, true).await);
     // After a problem, the pods serve as before.
     let available = children.as_ref().ok().copied().or(site.status.available_replicas).unwrap_or(0);
     let outcome = children.and_then(|available| announced.map(|()| available));
@@ -167,18 +171,22 @@ async fn main() -> ExitCode {
     let colors = stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     tracing_subscriber::fmt().with_writer(stderr).with_ansi(colors).init();
     let Args { kubeconfig, directory, namespaces } = Args::parse();
+    let directory = Arc::new(Directory(directory));
+    let listed = directory.clone();
     Manager::new(Identity::new("website", "example.com"))
         .kubeconfig(kubeconfig)
         .namespaces(namespaces)
         .controller::<Website>()
-        .data(Directory(directory))
         .conditions(&["Ready"])
         .owns::<ConfigMap>()
         .owns::<Deployment>()
         .owns::<Service>()
         .owns::<Autoscaler>()
         .refers::<ConfigMap>(|site| theme(site).into_iter().collect())
-        .finalizer("example.com/website", async |site, cx| cx.data().announce(&site, false).await)
-        .run(reported)
+        .finalizer("example.com/website", move |site, _| {
+            let listed = listed.clone();
+            async move { listed.announce(&site, false).await }
+        })
+        .run(move |site, cx| reported(site, cx, directory.clone()))
         .await
 }

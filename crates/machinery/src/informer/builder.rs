@@ -79,12 +79,6 @@ impl<V: Resource> Builder<V> {
         self
     }
 
-    /// Returns what it selects.
-    pub(crate) fn selection(&self) -> impl PartialEq + use<V> {
-        let Builder { namespaces, labels, fields, .. } = self;
-        (namespaces.clone(), labels.clone(), fields.clone())
-    }
-
     /// Builds the informer, which does nothing until [`Informer::run`].
     pub fn build(self) -> Informer<V> {
         Informer::from(self)

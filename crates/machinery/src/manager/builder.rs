@@ -18,7 +18,6 @@ use super::{Context, Manager, Shared};
 #[cfg(any(test, feature = "testing"))]
 use crate::client::Client;
 use crate::controller::{Action, Controller, Handle, Options, Problem, Program, enqueue};
-use crate::informer;
 use crate::object::{Keep, ObjectKey, Resource};
 use crate::store::{Delta, Index};
 use crate::workqueue::Priority;
@@ -28,7 +27,7 @@ use crate::workqueue::Priority;
 /// The manager lists and watches every declared view. A reconcile can read only these views, and begins after they have
 /// synced in the namespace of its key. If one of several namespaces cannot be listed, the others are still reconciled.
 #[must_use = "a controller is added by `reconcile` or `run`"]
-pub struct ControllerBuilder<V, D = ()> {
+pub struct ControllerBuilder<V> {
     manager: Manager,
     name: &'static str,
     options: Vec<Change>,
@@ -36,17 +35,16 @@ pub struct ControllerBuilder<V, D = ()> {
     owned: Vec<TypeId>,
     labelled: Vec<Labelled>,
     handlers: Handlers,
-    data: Arc<D>,
-    finalizer: Option<Finalizer<V, D>>,
+    finalizer: Option<Finalizer<V>>,
     conditions: &'static [&'static str],
     publishes_writes: bool,
-    on_error: Option<OnProblem<V, D>>,
+    on_error: Option<OnProblem<V>>,
     endings: Vec<(&'static str, Ending)>,
     faults: Vec<WiringError>,
 }
 
 /// Receives each problem that ends a reconcile.
-pub(super) type OnProblem<V, D> = Arc<dyn Fn(&Context<V, D>, Problem) -> Problem + Send + Sync>;
+pub(super) type OnProblem<V> = Arc<dyn Fn(&Context<V>, Problem) -> Problem + Send + Sync>;
 /// Creates the future that runs after the controller has ended.
 type Ending =
     Box<dyn FnOnce(&ControllerDeps) -> Result<BoxFuture<'static, ()>, WiringError> + Send>;
@@ -82,7 +80,6 @@ impl<V: Resource> ControllerBuilder<V> {
             owned: Vec::new(),
             labelled: Vec::new(),
             handlers: Handlers::of::<V>(),
-            data: Arc::new(()),
             finalizer: None,
             conditions: &[],
             publishes_writes: false,
@@ -92,34 +89,6 @@ impl<V: Resource> ControllerBuilder<V> {
         }
     }
 
-    /// Passes `data` to each reconcile and cleanup: [`Context::data`]. Call this before declaring functions that take a
-    /// `Context<V, D>`.
-    pub fn data<D: Send + Sync + 'static>(self, data: D) -> ControllerBuilder<V, D> {
-        let none = self.data;
-        let finalizer = self.finalizer.map(|finalizer| finalizer.over(none.clone()));
-        let on_error = self.on_error.map(|on_error| -> OnProblem<V, D> {
-            Arc::new(move |cx, problem| on_error(&cx.with(none.clone()), problem))
-        });
-        ControllerBuilder {
-            manager: self.manager,
-            name: self.name,
-            options: self.options,
-            declared: self.declared,
-            owned: self.owned,
-            labelled: self.labelled,
-            handlers: self.handlers,
-            data: Arc::new(data),
-            finalizer,
-            conditions: self.conditions,
-            publishes_writes: self.publishes_writes,
-            on_error,
-            endings: self.endings,
-            faults: self.faults,
-        }
-    }
-}
-
-impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
     /// Sets the controller's name for metrics, logs, Events and the records on its owned objects. Default: the kind
     /// in lower case. After a rename, [`Context::prune`] ignores objects that were applied under the old name.
     pub fn named(mut self, name: &'static str) -> Self {
@@ -128,7 +97,7 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
     }
 
     /// Ignores changes of `W` that do not pass `predicate`. For example, `.filter::<Foo>(generation_changed)` ignores
-    /// status updates ([`generation_changed`](informer::predicate::generation_changed)). `W` is the controller's own
+    /// status updates ([`generation_changed`](crate::informer::predicate::generation_changed)). `W` is the controller's own
     /// kind, or a kind that it owns, watches or refers to; [`ControllerBuilder::handler`] is not filtered. The start
     /// and the end of a deletion and a change of the owner pass every filter. If a kind has several filters, a change
     /// must pass all of them.
@@ -158,7 +127,7 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
     /// itself and return it as [`Problem::reported`].
     pub fn on_error(
         mut self,
-        on_error: impl Fn(&Context<V, D>, Problem) -> Problem + Send + Sync + 'static,
+        on_error: impl Fn(&Context<V>, Problem) -> Problem + Send + Sync + 'static,
     ) -> Self {
         self.on_error = Some(Arc::new(on_error));
         self
@@ -246,8 +215,8 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
                 }
             })
         });
-        self.informer::<C>(|builder| builder.index(index))
-            .informer::<V>(|builder| builder.index(by_uid))
+        self.index::<C>(index)
+            .index::<V>(by_uid)
             .listen::<C, _>(move |parts| {
                 let (enqueue, passes) = (
                     enqueue::for_mapped(parts.handle(), owners_of(parts)?),
@@ -306,7 +275,7 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
         let index = Index::new(&name, move |object: &V, each| {
             keys(object).iter().for_each(|key| each(key.to_string().into()));
         });
-        self.informer::<V>(|builder| builder.index(index)).watches_with::<R, _>(move |parts| {
+        self.index::<V>(index).watches_with::<R, _>(move |parts| {
             let objects = parts.store::<V>()?;
             Ok(move |changed: &R| {
                 // The index always exists: it was added above.
@@ -357,14 +326,9 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
         this
     }
 
-    /// Declares that reconciles read `W`, and adjusts its informer, for example with a selector or to metadata only. If
-    /// an object stops matching the selector, the controller considers it deleted. A selector is refused if another
-    /// controller reads `W`, too: see [`Manager::informer`].
-    pub fn informer<W: Resource>(
-        mut self,
-        adjust: impl FnOnce(informer::Builder<W>) -> informer::Builder<W> + Send + 'static,
-    ) -> Self {
-        self.manager.declarations.adjust::<W>(Box::new(adjust));
+    /// Declares that reconciles read `W`, and adds an index to its informer.
+    fn index<W: Resource>(mut self, index: Index<W>) -> Self {
+        self.manager.declarations.adjust::<W>(Box::new(|builder| builder.index(index)));
         self.reads::<W>()
     }
 
@@ -377,7 +341,7 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
     /// deletion hangs until it matches again.
     pub fn finalizer<C, F>(self, name: &'static str, cleanup: C) -> Self
     where
-        C: Fn(Arc<V>, Context<V, D>) -> F + Send + Sync + 'static,
+        C: Fn(Arc<V>, Context<V>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<(), Problem>> + Send + 'static,
     {
         self.finalizes(name, true, cleanup)
@@ -387,7 +351,7 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
     /// [`Context::add_finalizer`].
     pub fn cleanup<C, F>(self, name: &'static str, cleanup: C) -> Self
     where
-        C: Fn(Arc<V>, Context<V, D>) -> F + Send + Sync + 'static,
+        C: Fn(Arc<V>, Context<V>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<(), Problem>> + Send + 'static,
     {
         self.finalizes(name, false, cleanup)
@@ -395,7 +359,7 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
 
     fn finalizes<C, F>(mut self, name: &'static str, is_always: bool, cleanup: C) -> Self
     where
-        C: Fn(Arc<V>, Context<V, D>) -> F + Send + Sync + 'static,
+        C: Fn(Arc<V>, Context<V>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<(), Problem>> + Send + 'static,
     {
         if !wiring::is_qualified(name) {
@@ -444,7 +408,7 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
     /// reason ([`Problem::reason`]) is published as a Warning Event, once while its sentence stays the same.
     pub fn reconcile<F, P, E>(mut self, reconcile: F) -> Manager
     where
-        F: Fn(Arc<V>, Context<V, D>) -> P + Send + Sync + 'static,
+        F: Fn(Arc<V>, Context<V>) -> P + Send + Sync + 'static,
         P: Future<Output = Result<Action, E>> + Send + 'static,
         E: Into<Problem> + 'static,
     {
@@ -457,7 +421,6 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
         }
         let declared = self.declared_for_reconciles();
         let functions = Functions {
-            data: self.data.clone(),
             finalizer: self.finalizer.take(),
             on_error: self.on_error.take().unwrap_or_else(|| Arc::new(|_, problem| problem)),
         };
@@ -467,11 +430,11 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
     fn register<F, P, E>(
         mut self,
         reads: Declared,
-        functions: Functions<V, D>,
+        functions: Functions<V>,
         reconcile: F,
     ) -> Manager
     where
-        F: Fn(Arc<V>, Context<V, D>) -> P + Send + Sync + 'static,
+        F: Fn(Arc<V>, Context<V>) -> P + Send + Sync + 'static,
         P: Future<Output = Result<Action, E>> + Send + 'static,
         E: Into<Problem> + 'static,
     {
@@ -559,9 +522,9 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
         client: Client,
         recorder: crate::events::Recorder,
         object: V,
-    ) -> Result<Context<V, D>, WiringError> {
+    ) -> Result<Context<V>, WiringError> {
         let reads = self.declared_for_reconciles();
-        let ControllerBuilder { manager, name, declared, data, .. } = self;
+        let ControllerBuilder { manager, name, declared, .. } = self;
         let shared = Shared {
             client,
             recorder,
@@ -575,13 +538,13 @@ impl<V: Resource, D: Send + Sync + 'static> ControllerBuilder<V, D> {
         let parts = shared.parts(name, informers, declared.into());
         let controller = ControllerState::new(&parts, reads)?;
         let object = controller.objects.apply_read(object);
-        Ok(Context::new(Arc::new(controller), data, object))
+        Ok(Context::new(Arc::new(controller), object))
     }
 
     /// Adds the controller and runs the manager: [`Manager::run`].
     pub async fn run<F, P, E>(self, reconcile: F) -> std::process::ExitCode
     where
-        F: Fn(Arc<V>, Context<V, D>) -> P + Send + Sync + 'static,
+        F: Fn(Arc<V>, Context<V>) -> P + Send + Sync + 'static,
         P: Future<Output = Result<Action, E>> + Send + 'static,
         E: Into<Problem> + 'static,
     {

@@ -153,7 +153,7 @@ impl<C> std::fmt::Debug for EnsureOptions<'_, C> {
 
 // === impl Context ===
 
-impl<V: Resource, D> Context<V, D> {
+impl<V: Resource> Context<V> {
     /// Creates or updates an owned object to match `desired`, and returns it. `desired` contains `metadata.name` and
     /// the desired fields. The kind, the owner reference and the namespace of the owner are filled in. Set the
     /// namespace if the owner is cluster-scoped, or owns the object by a label

@@ -20,15 +20,13 @@ use crate::object::{Object, ObjectKey, Resource, Uid};
 use crate::store::Store;
 
 /// The context of one reconcile: the object, the stores of the declared views, and the client. Cheap to clone.
-/// `D` is the type of the program's data: [`ControllerBuilder::data`](super::ControllerBuilder::data).
-pub struct Context<V, D = ()> {
+pub struct Context<V> {
     pub(super) controller: Arc<ControllerState<V>>,
     pub(super) object: Arc<V>,
     /// The object after the last write of this reconcile.
     written: Arc<Mutex<Arc<V>>>,
     /// The client for all writes of this reconcile.
     client: Client,
-    data: Arc<D>,
 }
 
 /// The state that all reconciles of a controller share.
@@ -225,33 +223,17 @@ impl<V: Resource> ControllerState<V> {
 
 // === impl Context ===
 
-impl<V, D> Context<V, D> {
-    pub(super) fn new(
-        controller: Arc<ControllerState<V>>,
-        data: Arc<D>,
-        object: Arc<V>,
-    ) -> Context<V, D> {
+impl<V> Context<V> {
+    pub(super) fn new(controller: Arc<ControllerState<V>>, object: Arc<V>) -> Context<V> {
         let written = Arc::new(Mutex::new(object.clone()));
         let client = controller.parts.client().noting_writes();
-        Context { controller, object, written, client, data }
-    }
-
-    /// Returns the program's data: [`ControllerBuilder::data`](super::ControllerBuilder::data).
-    pub fn data(&self) -> &D {
-        &self.data
-    }
-
-    /// Returns the same context with other data.
-    pub(super) fn with<E>(&self, data: Arc<E>) -> Context<V, E> {
-        let (controller, object) = (self.controller.clone(), self.object.clone());
-        let (written, client) = (self.written.clone(), self.client.clone());
-        Context { controller, object, written, client, data }
+        Context { controller, object, written, client }
     }
 }
 
-impl<V: Resource, D> Context<V, D> {
+impl<V: Resource> Context<V> {
     /// Returns the context of the same reconcile with a newer object.
-    pub(super) fn over(&self, object: Arc<V>) -> Context<V, D> {
+    pub(super) fn over(&self, object: Arc<V>) -> Context<V> {
         let written = Arc::new(Mutex::new(object.clone()));
         Context { object, written, ..self.clone() }
     }
@@ -292,10 +274,10 @@ impl<V: Resource, D> Context<V, D> {
     /// tests with [`ControllerBuilder::context`](super::ControllerBuilder::context).
     #[cfg(any(test, feature = "testing"))]
     #[must_use]
-    pub fn next_reconcile(&self) -> Option<Context<V, D>> {
+    pub fn next_reconcile(&self) -> Option<Context<V>> {
         self.controller.begins(self.key());
         let object = self.controller.objects.get(self.key())?;
-        Some(Context::new(self.controller.clone(), self.data.clone(), object))
+        Some(Context::new(self.controller.clone(), object))
     }
 
     /// Returns the key of the object.
@@ -376,13 +358,19 @@ fn reason(kind: &'static str, what: &'static str) -> &'static str {
     KNOWN.lock().entry((kind, what)).or_insert_with(|| format!("{kind}{what}").leak())
 }
 
-impl<V, D> Clone for Context<V, D> {
+impl<V> Clone for Context<V> {
     fn clone(&self) -> Self {
-        self.with(self.data.clone())
+        let Context { controller, object, written, client } = self;
+        Context {
+            controller: controller.clone(),
+            object: object.clone(),
+            written: written.clone(),
+            client: client.clone(),
+        }
     }
 }
 
-impl<V: Object, D> std::fmt::Debug for Context<V, D> {
+impl<V: Object> std::fmt::Debug for Context<V> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Context").field("key", self.object.key()).finish_non_exhaustive()
     }

@@ -23,12 +23,11 @@ use crate::events::Type;
 use crate::object::{InternedStr, ObjectKey, Resource};
 
 /// Calls `reconcile` for each object that exists and is not being deleted.
-pub(super) struct Function<V, D, F> {
+pub(super) struct Function<V, F> {
     pub(super) controller: Arc<ControllerState<V>>,
     reconcile: F,
-    data: Arc<D>,
-    finalizer: Option<Finalizer<V, D>>,
-    on_error: OnProblem<V, D>,
+    finalizer: Option<Finalizer<V>>,
+    on_error: OnProblem<V>,
     term: Arc<Term>,
     /// The namespaces in which not all views have synced, and so nothing is reconciled.
     held_back: Mutex<HashSet<InternedStr>>,
@@ -37,38 +36,37 @@ pub(super) struct Function<V, D, F> {
 /// Pause before a key of such a namespace is tried again.
 const OUT_OF_STEP: Duration = Duration::from_secs(10);
 
-/// The data of the program, and the functions that run in addition to `reconcile`.
-pub(super) struct Functions<V, D> {
-    pub(super) data: Arc<D>,
-    pub(super) finalizer: Option<Finalizer<V, D>>,
-    pub(super) on_error: OnProblem<V, D>,
+/// The functions that run in addition to `reconcile`.
+pub(super) struct Functions<V> {
+    pub(super) finalizer: Option<Finalizer<V>>,
+    pub(super) on_error: OnProblem<V>,
 }
 
 /// Runs `cleanup` before an object is deleted.
-pub(super) struct Finalizer<V, D> {
+pub(super) struct Finalizer<V> {
     name: &'static str,
-    cleanup: Cleanup<V, D>,
+    cleanup: Cleanup<V>,
     /// True if it is added to every object before the first reconcile; otherwise reconciles add it.
     is_always: bool,
 }
 
-type Cleanup<V, D> =
-    Box<dyn Fn(Arc<V>, Context<V, D>) -> BoxFuture<'static, Result<(), Problem>> + Send + Sync>;
+type Cleanup<V> =
+    Box<dyn Fn(Arc<V>, Context<V>) -> BoxFuture<'static, Result<(), Problem>> + Send + Sync>;
 
 // === impl Function ===
 
-impl<V: Resource, D, F> Function<V, D, F> {
+impl<V: Resource, F> Function<V, F> {
     pub(super) fn new(
         parts: &ControllerDeps,
         declared: Declared,
-        functions: Functions<V, D>,
+        functions: Functions<V>,
         reconcile: F,
         term: Arc<Term>,
-    ) -> Result<Function<V, D, F>, WiringError> {
+    ) -> Result<Function<V, F>, WiringError> {
         let controller = Arc::new(ControllerState::new(parts, declared)?);
-        let Functions { data, finalizer, on_error } = functions;
+        let Functions { finalizer, on_error } = functions;
         let held_back = Mutex::default();
-        Ok(Function { controller, reconcile, data, finalizer, on_error, term, held_back })
+        Ok(Function { controller, reconcile, finalizer, on_error, term, held_back })
     }
 
     /// Returns whether all views have synced in this namespace. Otherwise, objects that are not stored yet would be
@@ -96,7 +94,7 @@ impl<V: Resource, D, F> Function<V, D, F> {
                         different result each time, or another program changes the object. It is now reconciled once \
                         a second";
             tracing::warn!("{note}");
-            Context::new(self.controller.clone(), self.data.clone(), object).event(
+            Context::new(self.controller.clone(), object).event(
                 Type::Warning,
                 "WritesRepeatedly",
                 note,
@@ -105,11 +103,10 @@ impl<V: Resource, D, F> Function<V, D, F> {
     }
 }
 
-impl<V, D, F, P, E> Function<V, D, F>
+impl<V, F, P, E> Function<V, F>
 where
     V: Resource,
-    D: Send + Sync + 'static,
-    F: Fn(Arc<V>, Context<V, D>) -> P + Send + Sync + 'static,
+    F: Fn(Arc<V>, Context<V>) -> P + Send + Sync + 'static,
     P: Future<Output = Result<Action, E>> + Send + 'static,
     E: Into<Problem> + 'static,
 {
@@ -119,7 +116,7 @@ where
             return Ok(Action::Done);
         };
         self.controller.begins(key);
-        let cx = Context::new(self.controller.clone(), self.data.clone(), object.clone());
+        let cx = Context::new(self.controller.clone(), object.clone());
         let mut outcome = self.dispatch(object.clone(), &cx).await;
         if cx.has_written() {
             self.controller.pace.wrote(key, Instant::now());
@@ -140,7 +137,7 @@ where
         outcome
     }
 
-    async fn dispatch(&self, mut object: Arc<V>, cx: &Context<V, D>) -> Result<Action, Problem> {
+    async fn dispatch(&self, mut object: Arc<V>, cx: &Context<V>) -> Result<Action, Problem> {
         match &self.finalizer {
             None if object.meta().deleting => return Ok(Action::Done),
             Some(finalizer) if object.meta().deleting => {
@@ -163,11 +160,10 @@ where
     }
 }
 
-impl<V, D, F, P, E> Reconciler for Function<V, D, F>
+impl<V, F, P, E> Reconciler for Function<V, F>
 where
     V: Resource,
-    D: Send + Sync + 'static,
-    F: Fn(Arc<V>, Context<V, D>) -> P + Send + Sync + 'static,
+    F: Fn(Arc<V>, Context<V>) -> P + Send + Sync + 'static,
     P: Future<Output = Result<Action, E>> + Send + 'static,
     E: Into<Problem> + 'static,
 {
@@ -212,26 +208,18 @@ fn in_terminating_namespace<V: Resource>(object: &V, problem: Problem) -> Result
 
 // === impl Finalizer ===
 
-impl<V: Resource, D: Send + Sync + 'static> Finalizer<V, D> {
-    pub(super) fn new<C, F>(name: &'static str, is_always: bool, cleanup: C) -> Finalizer<V, D>
+impl<V: Resource> Finalizer<V> {
+    pub(super) fn new<C, F>(name: &'static str, is_always: bool, cleanup: C) -> Finalizer<V>
     where
-        C: Fn(Arc<V>, Context<V, D>) -> F + Send + Sync + 'static,
+        C: Fn(Arc<V>, Context<V>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<(), Problem>> + Send + 'static,
     {
-        let cleanup: Cleanup<V, D> = Box::new(move |object, cx| cleanup(object, cx).boxed());
+        let cleanup: Cleanup<V> = Box::new(move |object, cx| cleanup(object, cx).boxed());
         Finalizer { name, cleanup, is_always }
     }
 
     pub(super) fn name(&self) -> &'static str {
         self.name
-    }
-
-    /// Returns the same finalizer for contexts with other data.
-    pub(super) fn over<E: Send + Sync + 'static>(self, data: Arc<D>) -> Finalizer<V, E> {
-        let Finalizer { name, cleanup, is_always } = self;
-        let cleanup: Cleanup<V, E> =
-            Box::new(move |object, cx| cleanup(object, cx.with(data.clone())));
-        Finalizer { name, cleanup, is_always }
     }
 
     fn is_on(&self, object: &V) -> bool {
@@ -241,7 +229,7 @@ impl<V: Resource, D: Send + Sync + 'static> Finalizer<V, D> {
 
 // === impl Context ===
 
-impl<V: Resource, D> Context<V, D> {
+impl<V: Resource> Context<V> {
     /// Adds the finalizer declared by [`ControllerBuilder::cleanup`](super::ControllerBuilder::cleanup), if the object
     /// lacks it. Call this before creating anything that needs cleanup.
     ///

@@ -31,19 +31,8 @@ pub(super) struct Informers(Vec<(TypeId, Box<dyn AnyInformer>)>);
 /// Adjusts how an informer is built.
 type Adjust<V> = Box<dyn FnOnce(Builder<V>) -> Builder<V> + Send>;
 
-/// A declared view.
-struct Declaration<V> {
-    /// Adjustments by the program, for all controllers.
-    by_program: Vec<Adjust<V>>,
-    by_controllers: Vec<Adjust<V>>,
-}
-
-/// The informer of a declared view.
-struct Built<V> {
-    informer: Informer<V>,
-    is_narrowed: bool,
-    is_of_program: bool,
-}
+/// The adjustments of a declared view.
+struct Declaration<V>(Vec<Adjust<V>>);
 
 /// A [`Declaration`], without the type of its view.
 trait Declared: Send {
@@ -51,16 +40,14 @@ trait Declared: Send {
     fn as_any(&mut self) -> &mut dyn Any;
 }
 
-/// A [`Built`], without the type of its view.
+/// An informer, without the type of its view.
 trait AnyInformer: Send + Sync {
     fn run_by(&self, program: &mut Program);
     fn synced_except_forbidden(&self) -> Synced;
     fn has_synced_in(&self, namespace: &str) -> bool;
     fn refused(&self) -> Option<&BuildError>;
-    /// Returns the view's type, if a controller declares a label or field selector for the informer.
-    fn is_narrowed(&self) -> Option<&'static str>;
-    /// Returns the view's type, if the program adjusts the informer.
-    fn is_of_program(&self) -> Option<&'static str>;
+    /// Returns the type of the view.
+    fn view(&self) -> &'static str;
     /// Lists the current state of the API server again.
     fn refresh(&self, term: u64) -> Synced;
     fn as_any(&self) -> &dyn Any;
@@ -96,8 +83,7 @@ impl Declarations {
     fn of<V: Resource>(&mut self) -> &mut Declaration<V> {
         let id = TypeId::of::<V>();
         let at = self.of.iter().position(|(known, _)| *known == id).unwrap_or_else(|| {
-            let none = Declaration::<V> { by_program: Vec::new(), by_controllers: Vec::new() };
-            self.of.push((id, Box::new(none)));
+            self.of.push((id, Box::new(Declaration::<V>(Vec::new()))));
             self.of.len() - 1
         });
         self.of[at].1.as_any().downcast_mut().expect("it was declared under the ID of its type")
@@ -115,14 +101,9 @@ impl Declarations {
         TypeId::of::<V>()
     }
 
-    /// Adds a controller's adjustment of the informer of `V`.
+    /// Adds an adjustment of the informer of `V`.
     pub(super) fn adjust<V: Resource>(&mut self, adjust: Adjust<V>) {
-        self.of::<V>().by_controllers.push(adjust);
-    }
-
-    /// Adds the program's adjustment of the informer of `V`.
-    pub(super) fn adjust_for_all<V: Resource>(&mut self, adjust: Adjust<V>) {
-        self.of::<V>().by_program.push(adjust);
+        self.of::<V>().0.push(adjust);
     }
 
     pub(super) fn build(self, shared: &Shared) -> Informers {
@@ -140,14 +121,9 @@ impl<V: Resource> Declared for Declaration<V> {
         if let Some(observer) = shared.reflector_observer() {
             builder = builder.observer(observer);
         }
-        let is_of_program = !self.by_program.is_empty();
-        let builder = self.by_program.into_iter().fold(builder, |b, adjust| adjust(b));
-        let all = builder.selection();
-        let builder = self.by_controllers.into_iter().fold(builder, |b, adjust| adjust(b));
-        let is_narrowed = builder.selection() != all;
-        let informer = builder.build();
+        let informer = self.0.into_iter().fold(builder, |builder, adjust| adjust(builder)).build();
         shared.watch_informer(&informer);
-        Box::new(Built { informer, is_narrowed, is_of_program })
+        Box::new(informer)
     }
 
     fn as_any(&mut self) -> &mut dyn Any {
@@ -197,34 +173,16 @@ impl Informers {
         refusals.map(|refusal| refusal.clone().into()).collect()
     }
 
-    /// Returns the faults of shared informers: views that one controller restricts by a selector and another one reads,
-    /// and views that the program adjusts and no controller reads. `controllers` maps each name to its views.
-    pub(super) fn narrowed(
-        &self,
-        controllers: &[(&'static str, Arc<[TypeId]>)],
-    ) -> Vec<WiringError> {
-        let of_informer = |(id, informer): &(TypeId, Box<dyn AnyInformer>)| {
-            let names = controllers.iter().filter(|(_, views)| views.contains(id));
-            let names: Vec<_> = names.map(|(name, _)| *name).collect();
-            let of_program = informer.is_of_program();
-            if let (Some(view), true) = (of_program, names.is_empty()) {
-                return Some(WiringError(format!(
-                    "`Manager::informer` adjusts the informer of {view}, which no controller declares: declare it, such \
-                     as with `.reads::<{view}>()`, or remove the call"
-                )));
-            }
-            let view = informer.is_narrowed()?;
-            let is_unexpected = names.len() > 1 || of_program.is_some();
-            is_unexpected.then(|| {
-                WiringError(format!(
-                    "the controllers {} read one informer of {view}, and one of them has it select objects or fields \
-                     with `.informer::<{view}>(…)`: if all are to see these objects only, call `Manager::informer` in \
-                     its place; else declare a second view type of the kind for that one",
-                    names.join(", ")
-                ))
-            })
+    /// Returns the faults of views that [`Manager::informer`](super::Manager::informer) adjusts and no controller reads.
+    pub(super) fn unread(&self, read: &HashSet<TypeId>) -> Vec<WiringError> {
+        let unread = self.0.iter().filter(|(id, _)| !read.contains(id));
+        let fault = |view: &str| {
+            WiringError(format!(
+                "`Manager::informer` adjusts the informer of {view}, which no controller declares: declare it, such as \
+                 with `.reads::<{view}>()`, or remove the call"
+            ))
         };
-        self.0.iter().filter_map(of_informer).collect()
+        unread.map(|(_, informer)| fault(informer.view())).collect()
     }
 
     /// Adds all informers to `program`.
@@ -233,37 +191,33 @@ impl Informers {
     }
 }
 
-impl<V: Resource> AnyInformer for Built<V> {
+impl<V: Resource> AnyInformer for Informer<V> {
     fn run_by(&self, program: &mut Program) {
-        program.run_informer(&self.informer);
+        program.run_informer(self);
     }
 
     fn synced_except_forbidden(&self) -> Synced {
-        Box::pin(self.informer.synced_except_forbidden())
+        Box::pin(Informer::synced_except_forbidden(self))
     }
 
     fn has_synced_in(&self, namespace: &str) -> bool {
-        self.informer.has_synced_in(namespace)
+        Informer::has_synced_in(self, namespace)
     }
 
     fn refused(&self) -> Option<&BuildError> {
-        self.informer.refused()
+        Informer::refused(self)
     }
 
-    fn is_narrowed(&self) -> Option<&'static str> {
-        self.is_narrowed.then(view::<V>)
-    }
-
-    fn is_of_program(&self) -> Option<&'static str> {
-        self.is_of_program.then(view::<V>)
+    fn view(&self) -> &'static str {
+        view::<V>()
     }
 
     fn refresh(&self, term: u64) -> Synced {
-        Box::pin(self.informer.refresh(term))
+        Box::pin(Informer::refresh(self, term))
     }
 
     fn as_any(&self) -> &dyn Any {
-        &self.informer
+        self
     }
 }
 

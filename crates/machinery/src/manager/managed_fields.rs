@@ -38,7 +38,7 @@ fn is_pending(record: Option<&str>) -> bool {
 
 // === impl Context ===
 
-impl<V: Resource, D> Context<V, D> {
+impl<V: Resource> Context<V> {
     /// Applies the desired state to an existing object and removes conflicting fields. `is_applied`: this exact
     /// state was applied before, so every other field belongs to another manager. It becomes true if another manager
     /// has changed the record, such as `kubectl rollout undo`, which restores it with the rest.

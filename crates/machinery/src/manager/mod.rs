@@ -279,12 +279,13 @@ impl Manager {
     }
 
     /// Adjusts the informer of `W`, for example with a selector or to metadata only, for all controllers that declare
-    /// `W`. [`ControllerBuilder::informer`] does this for a view that only one controller declares.
+    /// `W`. If an object stops matching the selector, they consider it deleted. For a controller that is to see all
+    /// objects, declare a second view type of the kind.
     pub fn informer<W: Resource>(
         mut self,
         adjust: impl FnOnce(informer::Builder<W>) -> informer::Builder<W> + Send + 'static,
     ) -> Manager {
-        self.declarations.adjust_for_all::<W>(Box::new(adjust));
+        self.declarations.adjust::<W>(Box::new(adjust));
         self
     }
 
@@ -360,9 +361,8 @@ impl Manager {
         };
         let informers = Arc::new(self.declarations.build(&shared));
         let mut faults = informers.refused();
-        let declared = |one: &Registration| (one.name, one.declared.clone());
-        faults
-            .extend(informers.narrowed(&self.controllers.iter().map(declared).collect::<Vec<_>>()));
+        let read = self.controllers.iter().flat_map(|one| one.declared.iter().copied()).collect();
+        faults.extend(informers.unread(&read));
         for controller in self.controllers {
             let added = (controller.add)(&shared, &informers, program);
             program = added.unwrap_or_else(|fault| {

@@ -21,7 +21,7 @@ const STATUS: u64 = 1;
 
 // === impl Context ===
 
-impl<V: Resource, D> Context<V, D> {
+impl<V: Resource> Context<V> {
     /// Sets the object's status to `status`, the content of the field `status`. Fields that the view shows and
     /// `status` lacks are removed. Conditions are removed only if
     /// [`ControllerBuilder::conditions`](super::ControllerBuilder::conditions) declares their type. Sends nothing if
@@ -79,7 +79,7 @@ impl<V: Resource, D> Context<V, D> {
     }
 }
 
-impl<V: Resource, D> Context<V, D> {
+impl<V: Resource> Context<V> {
     /// Returns the problem behind a 404: without the subresource, the response is the same as for a deleted object.
     async fn no_status(&self, error: client::Error) -> Problem {
         match self.client().find::<V>(self.key()).await {

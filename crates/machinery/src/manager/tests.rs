@@ -118,9 +118,9 @@ crate::view!(SiteName: Kind::namespaced("example.com", "v1", "Site", "sites"));
 #[tokio::test]
 async fn an_informer_that_cannot_work_is_refused_before_the_start() {
     let index = || Index::new("size", |site: &Site, each| each(site.metadata.key.name().clone()));
-    let manager = Manager::new("test").controller::<Site>();
+    let manager = Manager::new("test").controller::<Site>().reconcile(nothing);
     let manager = manager.informer::<Site>(move |builder| builder.index(index()).index(index()));
-    let why = refused(manager.reconcile(nothing)).await;
+    let why = refused(manager).await;
     assert!(why.contains("sites.example.com has two indexes named \"size\""), "{why}");
 }
 
@@ -147,25 +147,7 @@ async fn two_views_of_an_owner_share_the_index_of_owned_objects() {
 }
 
 #[tokio::test]
-async fn a_selector_on_a_shared_informer_is_refused() {
-    async fn names(_: Arc<SiteName>, _: Context<SiteName>) -> Result<Action, Problem> {
-        Ok(Action::Done)
-    }
-    let of = |labels: &'static str| {
-        let manager =
-            Manager::new("test").controller::<Site>().reads::<Secret>().reconcile(nothing);
-        let names_of = manager.controller::<SiteName>().named("names");
-        names_of
-            .informer::<Secret>(move |all| if labels.is_empty() { all } else { all.labels(labels) })
-    };
-    let why = refused(of("a=b").reconcile(names)).await;
-    assert!(why.contains("the controllers site, names read one informer of Secret"), "{why}");
-    let connect = |options| Server::default().client(options);
-    assert!(of("").reconcile(names).program(connect).await.is_ok(), "it selects everything");
-    let by_program = of("").reconcile(names).informer::<Secret>(|all| all.labels("a=b"));
-    assert!(by_program.program(connect).await.is_ok(), "it is declared for all");
-    let both = of("c=d").reconcile(names).informer::<Secret>(|all| all.labels("a=b"));
-    assert!(refused(both).await.contains("read one informer of Secret"));
+async fn a_change_of_an_informer_that_no_controller_reads_is_refused() {
     let unused = Manager::new("test").controller::<Site>().reconcile(nothing);
     let why = refused(unused.informer::<Secret>(|all| all.labels("a=b"))).await;
     assert!(why.contains("Secret, which no controller declares"), "{why}");
@@ -181,7 +163,7 @@ async fn two_views_of_a_kind_have_one_series_and_two_checks() {
     let manager = manager.controller::<Site>().reads::<SiteName>().reconcile(nothing);
     let connect = |options| Server::default().client(options);
     let _program = manager.program(connect).await.expect("it is wired well");
-    let text = metrics.encode(crate::metrics::Format::Prometheus);
+    let text = metrics.encode();
     let series = text.matches("informer_live{resource=\"sites.example.com\"}").count();
     assert_eq!(series, 1, "{text}");
     for check in ["informer-sites.example.com", "informer-sites.example.com-2"] {
@@ -240,7 +222,7 @@ async fn metrics_count_the_reconciles_of_a_controller_that_was_added_before_them
     let manager = Manager::new("test").controller::<Site>().reconcile(reconcile);
     let manager = manager.metrics(metrics.clone());
     server.run(manager, async move { begun.recv().await.unwrap() }).await;
-    let text = metrics.encode(crate::metrics::Format::Prometheus);
+    let text = metrics.encode();
     let counted = "controller_runtime_reconcile_total{controller=\"site\",result=\"success\"} 1";
     assert!(text.contains(counted), "{text}");
 }
@@ -334,7 +316,7 @@ fn the_program_can_add_its_own_metrics() {
     let metrics = crate::metrics::Metrics::with(&"test".into(), "", &build, |registry| {
         registry.register("websites_announced", "Websites announced", announced.clone());
     });
-    let text = metrics.encode(crate::metrics::Format::Prometheus);
+    let text = metrics.encode();
     assert!(text.contains("websites_announced_total 1"), "{text}");
 }
 
@@ -1075,11 +1057,7 @@ async fn an_overwritten_status_is_written_few_times_a_minute() {
         let mut site = server.get(SITE);
         site["status"] = json!({"pods": 9});
         let site = serde_json::from_value(server.put(SITE, site)).unwrap();
-        Context::new(
-            first.controller.clone(),
-            Arc::new(()),
-            first.controller.objects.apply_read(site),
-        )
+        Context::new(first.controller.clone(), first.controller.objects.apply_read(site))
     };
     first.patch_status(json!({"pods": 0})).await.unwrap();
     for pods in 1..6 {
@@ -1162,9 +1140,9 @@ async fn an_unwatched_object_is_reported_and_a_relabelled_one_is_restored() {
     let found = problems.clone();
     let site = server.put(SITE, json!({}));
     let manager = Manager::new("test")
+        .informer::<Child>(|builder| builder.labels("app=child"))
         .controller::<Site>()
         .owns::<Child>()
-        .informer::<Child>(|builder| builder.labels("app=child"))
         .reconcile(move |_: Arc<Site>, cx: Context<Site>| {
             let (labels, found) = (wanted.lock().clone(), found.clone());
             async move {
@@ -1407,11 +1385,7 @@ async fn a_different_status_is_patched_if_the_object_is_unchanged() {
     assert_eq!((&*method, &*path), ("PATCH", asked));
     assert_eq!(body["status"], json!({"pods": 0}));
     assert_eq!(body["metadata"]["resourceVersion"], json!(cx.object.metadata.version));
-    let next = Context::new(
-        cx.controller.clone(),
-        Arc::new(()),
-        cx.controller.objects.get(cx.key()).unwrap(),
-    );
+    let next = Context::new(cx.controller.clone(), cx.controller.objects.get(cx.key()).unwrap());
     next.patch_status(json!({"pods": 0})).await.unwrap();
     assert_eq!(server.writes().len(), 1);
     next.patch_status(json!({"pods": 1})).await.unwrap();

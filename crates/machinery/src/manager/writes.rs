@@ -22,7 +22,7 @@ use crate::store::Store;
 
 // === impl Context ===
 
-impl<V: Resource, D> Context<V, D> {
+impl<V: Resource> Context<V> {
     /// Creates an object (POST) and returns it as stored. `object` contains `metadata.name` or `generateName`, and a
     /// namespace if its kind is namespaced. The kind is filled in. Check the store before, because the next reconcile
     /// calls this again.

@@ -5,7 +5,7 @@
 //!   `controller_runtime_*`, `rest_client_*`, `leader_election_*`). The metrics `reflector_*`, which client-go defines
 //!   but never sets, are included. All other names begin with the program's name
 //!   ([`Identity::metrics_prefix`](crate::identity::Identity::metrics_prefix)).
-//! - The client chooses between Prometheus text 0.0.4 and OpenMetrics 1.0.0, with the same content.
+//! - The format is OpenMetrics 1.0.0, which Prometheus and compatible programs read.
 //! - No label contains an object name or a namespace. The number of series does not depend on the number of objects,
 //!   and a scrape does not reveal which objects exist in the cluster.
 //! - An observation costs short locks, atomics and temporary memory for a few labels. Current values, such as queue
@@ -16,7 +16,6 @@
 //!   users whom the API server authorizes ([`Reviews`]). Tokens are not stored.
 //! - [`Checks`] report the problem of each failed check, and the time since it fails.
 
-mod text;
 mod series;
 mod observers;
 mod collectors;
@@ -33,5 +32,4 @@ pub use prometheus_client;
 pub use registry::{Build, Metrics};
 pub use review::{Access, Reviews};
 pub use server::{Limits, Routes, Server};
-pub use text::Format;
 pub use tls::{Tls, TlsError};

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{
-    ACCEPT, ALLOW, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue,
-    WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+    ALLOW, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE,
+    X_CONTENT_TYPE_OPTIONS,
 };
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
@@ -30,8 +30,10 @@ use tokio_util::sync::CancellationToken;
 use super::checks::{Checks, Report};
 use super::registry::Metrics;
 use super::review::{Access, Refusal};
-use super::text::Format;
 use super::tls::Tls;
+
+/// The `Content-Type` of metrics.
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Time to finish the current response when the lifetime of a connection ends, or at shutdown.
 const LAST_ANSWER: Duration = Duration::from_secs(2);
@@ -302,10 +304,8 @@ async fn scrape(metrics: &Metrics, access: &Access, request: &Request<impl Body>
         }
         return answer;
     }
-    let format = Format::accepted(header(ACCEPT).unwrap_or_default());
-    let mut answer = text_response(StatusCode::OK, metrics.encode(format));
-    let kind = HeaderValue::from_static(format.content_type());
-    answer.headers_mut().insert(CONTENT_TYPE, kind);
+    let mut answer = text_response(StatusCode::OK, metrics.encode());
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(OPEN_METRICS));
     answer
 }
 

@@ -68,11 +68,6 @@ impl Server {
         self.0.remove(&id(path));
     }
 
-    /// Deletes an object as a user does.
-    pub(super) fn delete(&self, path: &str) {
-        self.0.delete(&id(path));
-    }
-
     /// Sets the change that is made to everything that is written.
     pub(super) fn admit(&self, admit: fn(&mut Value)) {
         self.0.admit(move |object| {

@@ -85,9 +85,9 @@ async fn a_write_of_an_unselected_object_does_not_enqueue_repeatedly() {
     let reconciles = Arc::new(AtomicU32::new(0));
     let count = reconciles.clone();
     let manager = Manager::new("test")
+        .informer::<Child>(|all| all.labels("app=other"))
         .controller::<Site>()
         .watches::<Child>(|_| vec![ObjectKey::new("ns", "a")])
-        .informer::<Child>(|all| all.labels("app=other"))
         .reconcile(move |_: Arc<Site>, cx: Context<Site>| {
             count.fetch_add(1, Ordering::Relaxed);
             async move {

@@ -126,6 +126,6 @@ fn sorted(text: &str) -> String {
 #[tokio::test(start_paused = true)]
 async fn a_scrape_has_exactly_these_names_labels_and_values() {
     let _begin = Instant::now();
-    let text = lived().await.encode(Format::Prometheus);
+    let text = lived().await.encode();
     assert_eq!(sorted(&text), include_str!("scrape.txt").trim_end());
 }

@@ -192,7 +192,7 @@ fn a_status_from_a_stale_read_is_found() {
     seeds(1000, async |server| {
         server.put(&page(), json!({"spec": {"text": "one"}}));
         server.put(&site(), json!({}));
-        let controller = Manager::new("sites").controller::<Site>().informer::<Page>(|pages| pages);
+        let controller = Manager::new("sites").controller::<Site>().reads::<Page>();
         let test = async {
             tokio::time::sleep(QUIET).await;
             server.put(&page(), json!({"spec": {"text": "two"}}));
