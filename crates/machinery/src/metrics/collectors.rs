@@ -43,7 +43,7 @@ pub(super) type Informers = Sources<InformerNumbers>;
 pub(super) struct QueueNumbers {
     adds: u64,
     retries: u64,
-    depth: [usize; 3],
+    depth: [usize; 2],
     delayed: usize,
     unfinished: Duration,
     longest: Duration,

@@ -50,27 +50,19 @@ pub struct Limits {
     /// Fraction of a backoff up to which a random time is added, so that keys that failed together are not retried
     /// together. Default 0.1.
     pub jitter: f64,
-    /// Overall rate of retries after the second consecutive failure, in keys per second. Default 50, as in
-    /// sample-controller. First runs and first retries do not count and do not wait.
+    /// Overall rate of retries after the second consecutive failure, in keys per second. A retry beyond it waits until
+    /// the rate permits one, and up to a second more. Default 50, as in sample-controller. First runs and first retries
+    /// do not count and do not wait.
     pub retries_per_second: u32,
     /// Burst of these retries. Default 300, as in sample-controller.
     pub retry_burst: u32,
-    /// Longest time that the overall rate delays a retry; after that it competes like any other key. Default 300 s: in
-    /// that time the rate permits 15,000 keys.
-    pub retry_patience: Duration,
     /// Seed of the jitter. `None` means random.
     pub seed: Option<u64>,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits {
-            jitter: 0.1,
-            retries_per_second: 50,
-            retry_burst: 300,
-            retry_patience: Duration::from_secs(300),
-            seed: None,
-        }
+        Limits { jitter: 0.1, retries_per_second: 50, retry_burst: 300, seed: None }
     }
 }
 

@@ -19,9 +19,7 @@ use tokio::time::{Instant, sleep_until};
 use super::backoff::{Limits, Retry};
 use super::key::{Key, Priority};
 use super::observer::{Observer, Snapshot};
-use super::queue::Next;
-use super::rate_limited::RateLimited;
-use super::timers::Nanos;
+use super::queue::{Nanos, Next, Queue};
 
 /// Number of pauses of a thread that finds the lock taken; 0.1 to 0.2 ms in total.
 const PAUSES: u32 = 5;
@@ -50,7 +48,7 @@ struct Shared<K: Key> {
 struct Aligned<T>(T);
 
 struct State<K: Key> {
-    queue: RateLimited<K>,
+    queue: Queue<K>,
     /// Number of workers that wait, or were woken and have not checked the queue yet.
     waiting: usize,
 }
@@ -99,7 +97,7 @@ impl<K: Key> WorkQueue<K> {
 
     /// Creates an empty queue for this many workers. While another tenant waits, one tenant gets at most half of them.
     pub fn with_workers(workers: usize, limits: Limits, observer: impl Observer) -> WorkQueue<K> {
-        let state = State { queue: RateLimited::new(limits, workers), waiting: 0 };
+        let state = State { queue: Queue::new(limits, workers), waiting: 0 };
         let shared = Shared {
             state: Aligned(Mutex::new(state)),
             wake: Notify::new(),
@@ -240,11 +238,11 @@ impl<K: Key> WorkQueue<K> {
         }
     }
 
-    /// Returns the number of keys that are ready or wait only for the overall rate.
+    /// Returns the number of keys that are ready.
     pub fn len(&self) -> usize {
         self.change(|queue, now| {
             queue.fire(now);
-            queue.depth().iter().sum()
+            queue.ready()
         })
     }
 
@@ -270,7 +268,7 @@ impl<K: Key> WorkQueue<K> {
     }
 
     /// Changes the queue, then, without the lock, wakes a worker if necessary.
-    fn change<T>(&self, change: impl FnOnce(&mut RateLimited<K>, Nanos) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut Queue<K>, Nanos) -> T) -> T {
         let now = self.now();
         let mut state = self.lock();
         let is_awaited = state.waiting > 0;

@@ -15,13 +15,11 @@ pub trait Key: Clone + Eq + Hash + Debug + Send + Sync + 'static {
     fn tenant(&self) -> &Self::Tenant;
 }
 
-/// Urgency of a key. A higher priority goes first, but cannot starve a lower one: see [`Priority::MAX_INTERVALS`].
+/// Urgency of a key. The higher priority goes first, but cannot starve the lower one: see [`Priority::LOW_INTERVAL`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
-    /// Retries after the second consecutive failure. Only the queue uses this; a request from outside with it gets
-    /// [`Priority::Low`].
-    Retry,
-    /// The initial list, resyncs and timers: no user waits for a particular key.
+    /// The initial list, resyncs, timers, and retries after the second failure in a row: no user waits for a particular
+    /// key.
     Low,
     /// Changes: a user can be waiting.
     High,
@@ -31,17 +29,15 @@ pub enum Priority {
 
 impl Priority {
     /// All priorities, lowest first; the order of [`Snapshot::depth`](super::Snapshot::depth).
-    pub const ALL: [Priority; 3] = [Priority::Retry, Priority::Low, Priority::High];
+    pub const ALL: [Priority; 2] = [Priority::Low, Priority::High];
 
-    /// Maximum gets between two of a priority with waiting keys, in the order of [`Priority::ALL`], however many keys
-    /// arrive above it. For [`Priority::Retry`], only gets at which the overall limit permits a retry count. One get in
-    /// eight is enough to finish an initial list under load, and costs urgent keys at most an eighth of the speed.
-    pub const MAX_INTERVALS: [u32; 3] = [16, 8, 1];
+    /// Maximum gets between two of [`Priority::Low`] while it has waiting keys, however many keys arrive above it. One
+    /// get in eight is enough to finish an initial list under load, and costs urgent keys at most an eighth of the speed.
+    pub const LOW_INTERVAL: u32 = 8;
 
     /// Returns a static word for metric labels.
     pub fn as_str(self) -> &'static str {
         match self {
-            Priority::Retry => "retry",
             Priority::Low => "low",
             Priority::High => "high",
         }

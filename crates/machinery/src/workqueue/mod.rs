@@ -7,8 +7,7 @@
 //! - Within a priority, tenants are served round robin, one key each; the keys of a tenant are first in, first out.
 //!   With `p` keys of its own tenant ahead of it and `t` tenants waiting, a key is taken within `(p + 1) · t` turns of
 //!   its priority, however many keys the others have.
-//! - [`Priority::High`] goes first, but while they have keys, one get in 8 is for [`Priority::Low`] and one in 16 for
-//!   [`Priority::Retry`] (one get later if both are due at once).
+//! - [`Priority::High`] goes first, but while it has keys, one get in 8 is for [`Priority::Low`].
 //! - A tenant that occupies half of the workers ([`WorkQueue::with_workers`]; rounded down, at least one) gets no other
 //!   worker while a tenant that occupies fewer has a key in any priority. It keeps its turn; the two bounds on turns
 //!   hold among the others. If no other tenant waits, it can occupy all workers: runs are not interrupted.
@@ -18,29 +17,17 @@
 //! - [`WorkQueue::forget`] ends a failure streak and cancels a pending retry. So does a run that ends without a pending
 //!   retry: the queue stores nothing about a healthy key.
 //! - An overall rate limits retries after the second consecutive failure. First runs, first retries and keys requested
-//!   from outside do not wait for it. It is shared round robin by tenants, reserves nothing ahead of time, and delays
-//!   no key longer than [`Limits::retry_patience`].
+//!   from outside do not wait for it. It reserves nothing ahead of time.
 //! - [`Retry::at_least`] (a Retry-After) is observed in full, regardless of events, unless the key is forgotten.
 //! - One key wakes one worker. Timers need no task of their own.
-//! - A waiting key costs about 50 bytes beyond itself, and 35 more with a timer (`cargo bench --bench workqueue`).
-//!   Memory never shrinks below its peak. Up to 256 finished keys stay cached without state.
+//! - Memory never shrinks below its peak.
 //!
-//! Items are linked instead of stored in a map per tenant. A design with a `HashMap` of keys, a `BTreeMap` per tenant
-//! and one of timers was slower and larger: a key with 100,000 others waiting took twice as long as in client-go's
-//! queue, and a delayed key took up to 180 bytes.
-//!
-//! There are two layers without locks or clocks: `queue` and, on top of it, `rate_limited`. `handle` adds the lock and
-//! wakes workers.
+//! `queue` has neither locks nor clocks. `handle` adds the lock and wakes workers.
 
 mod key;
-mod items;
-mod fair;
-mod queue;
-mod timers;
 mod backoff;
-mod bucket;
-mod rate_limited;
 mod observer;
+mod queue;
 mod handle;
 
 pub use backoff::{Backoff, Limits, Retry};

@@ -43,10 +43,9 @@ pub struct Snapshot<K> {
     /// Delays and retries requested so far (`workqueue_retries_total`).
     pub retries: u64,
     /// Runs requested that have not begun, in the order of [`Priority::ALL`] (their sum: `workqueue_depth`): keys ready
-    /// to be taken and, as in client-go, keys requested again while being processed. Keys in [`Priority::Retry`] can be
-    /// waiting for the overall rate.
-    pub depth: [usize; 3],
-    /// Timers set: backoffs and requeues.
+    /// to be taken and, as in client-go, keys requested again while being processed.
+    pub depth: [usize; 2],
+    /// Timers set: backoffs, requeues, and retries that wait for the overall rate.
     pub delayed: usize,
     /// Keys being processed.
     pub processing: usize,

@@ -1,22 +1,40 @@
-//! The first layer: waiting keys and keys being processed.
+//! The queue, without locks and clocks.
 //!
-//! | a key is …     | flags               | an add …                      | leaves by        |
-//! |----------------|---------------------|-------------------------------|------------------|
-//! | unknown        | no item, or idle    | queues it                     | –                |
-//! | queued         | QUEUED              | can only raise its priority       | `take`           |
-//! | in process     | PROCESSING          | makes it dirty                | `done`: unknown  |
-//! | … and dirty    | PROCESSING, DIRTY   | can only raise its next priority  | `done`: queued   |
-//! | held           | HELD, timer pending | makes it dirty                | the timer        |
-//! | delayed        | none, but a timer   | queues it                     | the timer        |
+//! | a key is …     | state                  | an add …                         | leaves by        |
+//! |----------------|------------------------|----------------------------------|------------------|
+//! | unknown        | no item                | queues it                        | –                |
+//! | queued         | `queued`               | can only raise its priority      | `take`           |
+//! | in process     | `is_running`           | makes it dirty                   | `done`: unknown  |
+//! | … and dirty    | `is_running`, `dirty`  | can only raise its next priority | `done`: queued   |
+//! | held           | `is_held`, a timer     | makes it dirty                   | the timer        |
+//! | delayed        | a timer                | queues it                        | the timer        |
+//!
+//! Turns are counted in keys. A tenant is *at its share* while a given number of its keys run. It is then skipped while
+//! another tenant has a key to serve, so that a tenant with slow keys does not occupy all workers.
 
+use std::cell::Cell;
+use std::collections::{BTreeSet, VecDeque};
+use std::hash::BuildHasher;
+use std::num::NonZeroU32;
 use std::time::Duration;
 
-use hashbrown::HashMap;
+use governor::clock::Clock;
+use governor::middleware::NoOpMiddleware;
+use governor::state::{InMemoryState, NotKeyed};
+use governor::{Quota, RateLimiter};
+use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
+use slab::Slab;
 
-use super::fair::FairQueue;
-use super::items::{DIRTY, HELD, Items, PROCESSING, QUEUED, RETRY_DUE};
+use super::backoff::{Limits, Retry};
 use super::key::{Key, Priority};
-use super::timers::Nanos;
+use super::observer::Snapshot;
+
+/// Nanoseconds since the queue was created: enough for 584 years.
+pub(super) type Nanos = u64;
+
+/// Upper limit of the random time that is added when the overall rate refuses a retry, in jitters of a backoff: a
+/// second with the default jitter.
+const SPREAD: Duration = Duration::from_secs(10);
 
 /// A run that a worker received.
 pub(super) struct Next<K> {
@@ -27,129 +45,602 @@ pub(super) struct Next<K> {
     pub(super) waited: Duration,
 }
 
-/// Ready keys and keys being processed, without timers.
-pub(super) struct Queue<K: Key> {
-    pub(super) items: Items<K>,
-    pub(super) fair: FairQueue<K>,
-    /// Items being processed and when their runs began.
-    runs: HashMap<u32, Nanos>,
+/// State of one key.
+struct Item<K> {
+    key: K,
+    tenant: u32,
+    /// Time of the first request for the wanted run.
+    asked_at: Nanos,
+    /// Due time of its retry or requeue.
+    due: Option<Nanos>,
+    /// Consecutive failures, each after the backoff of the previous one.
+    failures: u8,
+    /// While it waits, its priority and the ticket of its entry in a line. Entries with another ticket are void.
+    queued: Option<(Priority, u32)>,
+    is_running: bool,
+    /// The priority of a request while it was running or held: it is queued when that ends.
+    dirty: Option<Priority>,
+    /// Its retry came due while it was running: unless forgotten, it is queued when that ends.
+    is_retry_due: bool,
+    /// A Retry-After applies: requests do not run before the retry is due.
+    is_held: bool,
+    /// The priority that it was taken from.
+    priority: Priority,
 }
+
+/// Waiting keys of one tenant in one priority, first in, first out.
+#[derive(Default)]
+struct Line {
+    /// Items and tickets.
+    entries: VecDeque<(u32, u32)>,
+    /// Number of the entries that are not void.
+    len: usize,
+    /// True if the tenant is in the priority's ring: always while it has keys there. If its last key moved to another
+    /// priority, the tenant leaves at its turn or when the priority is empty.
+    in_ring: bool,
+}
+
+struct Tenant<T> {
+    name: T,
+    /// Keys with state. Without any, and in no ring, the tenant is removed.
+    items: usize,
+    running: usize,
+    lines: [Line; 2],
+}
+
+/// The whole queue.
+pub(super) struct Queue<K: Key> {
+    /// Every item, by its key.
+    ids: HashTable<u32>,
+    hasher: DefaultHashBuilder,
+    items: Slab<Item<K>>,
+    tenant_ids: HashMap<K::Tenant, u32>,
+    tenants: Slab<Tenant<K::Tenant>>,
+    /// Tenants in the order of their turns, by priority.
+    rings: [VecDeque<u32>; 2],
+    /// Keys waiting, by priority.
+    waiting: [usize; 2],
+    /// Gets since [`Priority::Low`] was last served, counting only those at which it could have been.
+    passed_over: u32,
+    /// A tenant with this many running keys is skipped.
+    share: usize,
+    /// Tenants at their share. With half of the workers as the share, at most three tenants are at it (three workers
+    /// with one key each), and at most two while a worker is free.
+    at_share: Vec<u32>,
+    /// Items being processed and when their runs began.
+    runs: Vec<(u32, Nanos)>,
+    /// Due time and item of every timer.
+    timers: BTreeSet<(Nanos, u32)>,
+    tickets: u32,
+    limits: Limits,
+    limiter: RateLimiter<NotKeyed, InMemoryState, GivenTime, NoOpMiddleware<Duration>>,
+    random: fastrand::Rng,
+    is_shut_down: bool,
+    /// The latest time seen. Clocks are read before the lock is taken, so times can arrive out of order.
+    now: Nanos,
+    /// Runs requested since the start.
+    adds: u64,
+    /// Delays requested since the start.
+    retries: u64,
+}
+
+/// A clock that returns the time it was given.
+struct GivenTime(Cell<Duration>);
 
 // === impl Queue ===
 
 impl<K: Key> Queue<K> {
-    /// Creates a queue. While another tenant waits, a tenant with `share` running keys is skipped.
-    pub(super) fn new(share: usize) -> Queue<K> {
-        Queue { items: Items::new(), fair: FairQueue::new(share), runs: HashMap::new() }
-    }
-
-    pub(super) fn processing(&self) -> usize {
-        self.runs.len()
-    }
-
-    /// Returns the item of a key, created if necessary. The caller sets a flag or a timer on it.
-    pub(super) fn enter(&mut self, key: &K) -> u32 {
-        self.items.enter(key).unwrap_or_else(|| {
-            let tenant = self.fair.enter(key.tenant());
-            self.items.insert(key.clone(), tenant)
-        })
-    }
-
-    /// Requests a run. Returns false if one was requested already.
-    pub(super) fn mark(&mut self, now: Nanos, id: u32, priority: Priority) -> bool {
-        let item = self.items.get_mut(id);
-        if item.is(QUEUED) {
-            if priority > item.priority {
-                self.fair.remove(&mut self.items, id);
-                self.fair.push(&mut self.items, id, priority);
-            }
-            return false;
+    /// Creates a queue for this number of workers. While another tenant waits, one tenant gets at most half of them.
+    pub(super) fn new(limits: Limits, workers: usize) -> Queue<K> {
+        let at_least_one = |number: u32| NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN);
+        let quota = Quota::per_second(at_least_one(limits.retries_per_second))
+            .allow_burst(at_least_one(limits.retry_burst));
+        let clock = GivenTime(Cell::new(Duration::ZERO));
+        Queue {
+            ids: HashTable::new(),
+            hasher: DefaultHashBuilder::default(),
+            items: Slab::new(),
+            tenant_ids: HashMap::new(),
+            tenants: Slab::new(),
+            rings: Default::default(),
+            waiting: [0; 2],
+            passed_over: 0,
+            share: (workers / 2).max(1),
+            at_share: Vec::new(),
+            runs: Vec::new(),
+            timers: BTreeSet::new(),
+            tickets: 0,
+            limiter: RateLimiter::direct_with_clock(quota, clock),
+            random: limits.seed.map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed),
+            limits,
+            is_shut_down: false,
+            now: 0,
+            adds: 0,
+            retries: 0,
         }
-        if item.is(PROCESSING | HELD) {
-            if item.is(DIRTY) {
-                item.wanted = item.wanted.max(priority);
-                return false;
-            }
-            item.set(DIRTY);
-            (item.wanted, item.asked_at) = (priority, now);
-            return true;
+    }
+
+    /// Requests a run.
+    pub(super) fn add(&mut self, now: Nanos, key: &K, priority: Priority) {
+        let now = self.fire(now);
+        if !self.is_shut_down {
+            let id = self.enter(key);
+            self.mark(now, id, priority);
         }
-        item.set(QUEUED);
-        item.asked_at = now;
-        self.fair.push(&mut self.items, id, priority);
-        true
+    }
+
+    /// Requests a run later, without a failure.
+    pub(super) fn requeue(&mut self, now: Nanos, key: &K, delay: Duration) {
+        let now = self.fire(now);
+        if self.is_shut_down {
+            return;
+        }
+        self.retries += 1;
+        let id = self.enter(key);
+        // The retry of an earlier run that came due during this one is superseded.
+        self.items[id as usize].is_retry_due = false;
+        self.set_timer(id, after(now, delay));
+    }
+
+    /// Counts a failure and schedules a retry after a backoff. Returns its length.
+    pub(super) fn retry(&mut self, now: Nanos, key: &K, retry: Retry) -> Duration {
+        let now = self.fire(now);
+        if self.is_shut_down {
+            return Duration::ZERO;
+        }
+        self.retries += 1;
+        let id = self.enter(key);
+        let item = &mut self.items[id as usize];
+        item.is_retry_due = false;
+        // A run that outside events caused before the backoff had passed does not count. A pending timer without a
+        // failure is a requeue.
+        if item.due.is_none() || item.failures == 0 {
+            item.failures = item.failures.saturating_add(1);
+        }
+        let backoff = retry.backoff.delay(u32::from(item.failures - 1));
+        let jitter = 1.0 + self.limits.jitter.clamp(0.0, 1.0) * self.random.f64();
+        // A backoff that overflows never ends.
+        let stretched = Duration::try_from_secs_f64(backoff.as_secs_f64() * jitter);
+        let mut due = after(now, stretched.unwrap_or(Duration::MAX));
+        due = item.due.map_or(due, |pending| pending.min(due));
+        if retry.at_least > Duration::ZERO {
+            item.is_held = true;
+            due = due.max(after(now, retry.at_least));
+        } else if item.is_held {
+            due = due.max(item.due.unwrap_or(due));
+        }
+        self.set_timer(id, due);
+        Duration::from_nanos(due - now)
+    }
+
+    /// Ends the failure streak: cancels the pending retry and resets the count.
+    pub(super) fn forget(&mut self, now: Nanos, key: &K) {
+        self.fire(now);
+        let Some(id) = self.find(key) else { return };
+        self.cancel_timer(id);
+        let item = &mut self.items[id as usize];
+        (item.failures, item.is_retry_due, item.is_held) = (0, false, false);
+        self.enqueue_if_dirty(id);
+        self.release(id);
+    }
+
+    /// Returns the number of consecutive failures.
+    pub(super) fn requeues(&self, key: &K) -> u32 {
+        self.find(key).map_or(0, |id| u32::from(self.items[id as usize].failures))
+    }
+
+    /// Takes the next key.
+    pub(super) fn take(&mut self, now: Nanos) -> Option<Next<K>> {
+        let now = self.fire(now);
+        let (id, priority) = self.pop()?;
+        self.runs.push((id, now));
+        let item = &mut self.items[id as usize];
+        (item.is_running, item.priority) = (true, priority);
+        let tenant = &mut self.tenants[item.tenant as usize];
+        tenant.running += 1;
+        if tenant.running == self.share {
+            self.at_share.push(item.tenant);
+        }
+        let waited = Duration::from_nanos(now.saturating_sub(item.asked_at));
+        Some(Next { id, key: item.key.clone(), priority, waited })
+    }
+
+    /// Ends a run. Returns how long it took.
+    pub(super) fn done(&mut self, now: Nanos, id: u32) -> Duration {
+        let now = self.fire(now);
+        let took = self.end_run(now, id);
+        let item = &mut self.items[id as usize];
+        if std::mem::take(&mut item.is_retry_due) {
+            if item.dirty.is_none() {
+                self.enqueue_retry(now, id);
+            }
+        } else if item.due.is_none() {
+            // No retry was requested: the failure streak is over, forgotten or not.
+            item.failures = 0;
+        }
+        self.enqueue_if_dirty(id);
+        self.release(id);
+        took
+    }
+
+    /// Puts back a key that was taken but not run. Counts neither a run nor a failure. The key keeps its priority, or a
+    /// higher one requested meanwhile.
+    pub(super) fn put_back(&mut self, now: Nanos, id: u32) {
+        let now = self.fire(now);
+        self.end_run(now, id);
+        if self.is_shut_down {
+            return self.release(id);
+        }
+        let item = &mut self.items[id as usize];
+        item.is_retry_due = false;
+        let priority = item.dirty.take().map_or(item.priority, |dirty| dirty.max(item.priority));
+        self.push(id, priority);
+    }
+
+    /// Queues the keys whose timers are due. Every operation that has the time calls it first, to keep the order.
+    /// Returns the time to continue with.
+    #[inline]
+    pub(super) fn fire(&mut self, now: Nanos) -> Nanos {
+        self.now = self.now.max(now);
+        if self.timers.first().is_some_and(|(due, _)| *due <= self.now) {
+            self.fire_all();
+        }
+        self.now
+    }
+
+    /// Out of line, since usually no timer is due.
+    #[cold]
+    fn fire_all(&mut self) {
+        while let Some(&(due, id)) = self.timers.first().filter(|(due, _)| *due <= self.now) {
+            self.cancel_timer(id);
+            let item = &mut self.items[id as usize];
+            item.is_held = false;
+            if item.queued.is_some() {
+                // Another request came before the retry.
+            } else if item.is_running {
+                item.is_retry_due = true;
+            } else if item.dirty.is_some() {
+                // The time of a Retry-After does not count as waiting in the queue.
+                item.asked_at = due;
+                self.enqueue_if_dirty(id);
+            } else {
+                self.enqueue_retry(due, id);
+            }
+        }
+    }
+
+    /// Queues a retry or requeue that is due. After the second failure in a row, the overall rate can delay it again.
+    fn enqueue_retry(&mut self, due: Nanos, id: u32) {
+        let item = &self.items[id as usize];
+        let priority = match item.failures {
+            1 => item.priority,
+            // A requeue is a timer: no user waits for this key.
+            0 => Priority::Low,
+            _ => {
+                self.limiter.clock().0.set(Duration::from_nanos(self.now));
+                if let Err(until) = self.limiter.check() {
+                    let spread = SPREAD.mul_f64(self.limits.jitter.clamp(0.0, 1.0));
+                    let at = until.earliest_possible() + spread.mul_f64(self.random.f64());
+                    return self.set_timer(id, after(0, at).max(self.now + 1));
+                }
+                Priority::Low
+            }
+        };
+        self.mark(due, id, priority);
+    }
+
+    /// Returns when the next timer is due.
+    pub(super) fn next_deadline(&self) -> Option<Nanos> {
+        self.timers.first().map(|(due, _)| *due)
+    }
+
+    /// Returns the number of keys that can be taken now.
+    pub(super) fn ready(&self) -> usize {
+        self.waiting.iter().sum()
+    }
+
+    /// Returns the current state.
+    pub(super) fn snapshot(&mut self, now: Nanos) -> Snapshot<K> {
+        let now = self.fire(now);
+        let age = |began: Nanos| Duration::from_nanos(now.saturating_sub(began));
+        let mut depth = self.waiting;
+        for item in
+            self.runs.iter().map(|(id, _)| &self.items[*id as usize]).filter(|item| !item.is_held)
+        {
+            if let Some(priority) = item.dirty {
+                depth[priority.index()] += 1;
+            }
+        }
+        let oldest = self.runs.iter().min_by_key(|(_, began)| *began);
+        Snapshot {
+            adds: self.adds,
+            retries: self.retries,
+            depth,
+            delayed: self.timers.len(),
+            processing: self.runs.len(),
+            known: self.items.len(),
+            unfinished: self.runs.iter().map(|(_, began)| age(*began)).sum(),
+            oldest: oldest.map(|(id, began)| (self.items[*id as usize].key.clone(), age(*began))),
+        }
+    }
+
+    /// Shuts the queue down: no key is accepted or returned, and no timer fires.
+    pub(super) fn shut_down(&mut self, now: Nanos) {
+        self.fire(now);
+        self.is_shut_down = true;
+        let all: Vec<u32> = self.ids.iter().copied().collect();
+        for id in all {
+            self.cancel_timer(id);
+            self.unqueue(id);
+            let item = &mut self.items[id as usize];
+            (item.dirty, item.is_retry_due, item.is_held) = (None, false, false);
+            self.release(id);
+        }
+    }
+
+    /// Accepts keys again after a shutdown.
+    pub(super) fn restart(&mut self) {
+        self.is_shut_down = false;
+    }
+
+    pub(super) fn is_shut_down(&self) -> bool {
+        self.is_shut_down
+    }
+
+    /// Returns the waiting keys, timers, runs and keys with state.
+    #[cfg(test)]
+    pub(super) fn counts(&self) -> ([usize; 2], usize, usize, usize) {
+        (self.waiting, self.timers.len(), self.runs.len(), self.items.len())
+    }
+
+    fn find(&self, key: &K) -> Option<u32> {
+        let is_it = |id: &u32| self.items[*id as usize].key == *key;
+        self.ids.find(self.hasher.hash_one(key), is_it).copied()
+    }
+
+    /// Returns the item of a key, created if necessary. The caller queues it or sets a timer.
+    fn enter(&mut self, key: &K) -> u32 {
+        if let Some(id) = self.find(key) {
+            return id;
+        }
+        let tenant = self.tenant_ids.get(key.tenant()).copied().unwrap_or_else(|| {
+            let name = key.tenant().clone();
+            let tenant =
+                Tenant { name: name.clone(), items: 0, running: 0, lines: Default::default() };
+            let id = self.tenants.insert(tenant) as u32;
+            self.tenant_ids.insert(name, id);
+            id
+        });
+        self.tenants[tenant as usize].items += 1;
+        let id = self.items.insert(Item {
+            key: key.clone(),
+            tenant,
+            asked_at: 0,
+            due: None,
+            failures: 0,
+            queued: None,
+            is_running: false,
+            dirty: None,
+            is_retry_due: false,
+            is_held: false,
+            priority: Priority::Low,
+        }) as u32;
+        let (items, hasher) = (&self.items, &self.hasher);
+        let hash = |id: &u32| hasher.hash_one(&items[*id as usize].key);
+        self.ids.insert_unique(hasher.hash_one(key), id, hash);
+        id
+    }
+
+    /// Removes the item of a key that has no run, request or timer.
+    fn release(&mut self, id: u32) {
+        let Item { queued, is_running, dirty, is_retry_due, due, .. } = &self.items[id as usize];
+        let is_wanted = queued.is_some() || dirty.is_some() || *is_retry_due || due.is_some();
+        if is_wanted || *is_running {
+            return;
+        }
+        let Item { key, tenant, .. } = self.items.remove(id as usize);
+        let hash = self.hasher.hash_one(&key);
+        if let Ok(entry) = self.ids.find_entry(hash, |other| *other == id) {
+            entry.remove();
+        }
+        self.tenants[tenant as usize].items -= 1;
+        self.leave(tenant);
+    }
+
+    /// Removes a tenant that has no keys and is in no ring.
+    fn leave(&mut self, tenant: u32) {
+        let Tenant { items, lines, .. } = &self.tenants[tenant as usize];
+        if *items == 0 && !lines.iter().any(|line| line.in_ring) {
+            self.tenant_ids.remove(&self.tenants.remove(tenant as usize).name);
+        }
+    }
+
+    /// Requests a run of an item.
+    fn mark(&mut self, now: Nanos, id: u32, priority: Priority) {
+        let item = &mut self.items[id as usize];
+        match item.queued {
+            Some((before, _)) if priority > before => {
+                self.unqueue(id);
+                self.push(id, priority);
+            }
+            Some(_) => {}
+            None if item.is_running || item.is_held => {
+                if item.dirty.is_none() {
+                    item.asked_at = now;
+                    self.adds += 1;
+                }
+                item.dirty = item.dirty.max(Some(priority));
+            }
+            None => {
+                item.asked_at = now;
+                self.adds += 1;
+                self.push(id, priority);
+            }
+        }
     }
 
     /// Queues a key that was requested while it could not be queued, if it can be now.
-    pub(super) fn enqueue_if_dirty(&mut self, id: u32) {
-        let item = self.items.get_mut(id);
-        if !item.is(DIRTY) || item.is(PROCESSING | HELD) {
-            return;
+    fn enqueue_if_dirty(&mut self, id: u32) {
+        let item = &mut self.items[id as usize];
+        if !(item.is_running || item.is_held)
+            && let Some(priority) = item.dirty.take()
+        {
+            self.push(id, priority);
         }
-        item.clear(DIRTY);
-        item.set(QUEUED);
-        let priority = item.wanted;
-        self.fair.push(&mut self.items, id, priority);
     }
 
-    /// Takes the next key. `retries` permits keys of [`Priority::Retry`].
-    pub(super) fn take(&mut self, now: Nanos, retries: bool) -> Option<Next<K>> {
-        let id = self.fair.pop(&mut self.items, retries)?;
-        self.runs.insert(id, now);
-        let item = self.items.get_mut(id);
-        self.fair.begin(item.tenant);
-        item.clear(QUEUED);
-        item.set(PROCESSING);
-        let key = item.key.clone().expect("an item in a line has a key");
-        let waited = Duration::from_nanos(now.saturating_sub(item.asked_at));
-        let priority = item.priority;
-        Some(Next { id, key, priority, waited })
+    /// Appends an item to its tenant's line in `priority`.
+    fn push(&mut self, id: u32, priority: Priority) {
+        let item = &mut self.items[id as usize];
+        self.tickets = self.tickets.wrapping_add(1);
+        item.queued = Some((priority, self.tickets));
+        let line = &mut self.tenants[item.tenant as usize].lines[priority.index()];
+        line.entries.push_back((id, self.tickets));
+        line.len += 1;
+        if !line.in_ring {
+            line.in_ring = true;
+            self.rings[priority.index()].push_back(item.tenant);
+        }
+        self.waiting[priority.index()] += 1;
+    }
+
+    /// Makes the entry of an item void, if it has one.
+    fn unqueue(&mut self, id: u32) {
+        let item = &mut self.items[id as usize];
+        let Some((priority, _)) = item.queued.take() else { return };
+        let line = &mut self.tenants[item.tenant as usize].lines[priority.index()];
+        line.len -= 1;
+        if line.entries.len() > 2 * line.len + 64 {
+            let items = &self.items;
+            line.entries.retain(|(id, ticket)| is_valid(items, *id, priority, *ticket));
+        }
+        self.left(priority);
+    }
+
+    /// Counts a key that left `priority`. After the last one, clears the priority's ring, because it has no further
+    /// turns.
+    fn left(&mut self, priority: Priority) {
+        self.waiting[priority.index()] -= 1;
+        while self.waiting[priority.index()] == 0
+            && let Some(tenant) = self.rings[priority.index()].pop_front()
+        {
+            self.tenants[tenant as usize].lines[priority.index()] = Line::default();
+            self.leave(tenant);
+        }
+    }
+
+    /// Removes the next item from its line, and returns its priority.
+    ///
+    /// If all tenants with keys are at their share, they are served in the usual order. So a waiting key can be taken
+    /// at any time, and the end of a run need not wake a worker.
+    fn pop(&mut self) -> Option<(u32, Priority)> {
+        let mut below = self.waiting;
+        for tenant in &self.at_share {
+            let lines = &self.tenants[*tenant as usize].lines;
+            below.iter_mut().zip(lines).for_each(|(below, line)| *below -= line.len);
+        }
+        let all = below == [0; 2];
+        let priority = match if all { self.waiting } else { below } {
+            [0, 0] => return None,
+            [0, _] => Priority::High,
+            [_, high] => {
+                self.passed_over += 1;
+                let is_due = high == 0 || self.passed_over >= Priority::LOW_INTERVAL;
+                if is_due { Priority::Low } else { Priority::High }
+            }
+        };
+        if priority == Priority::Low {
+            self.passed_over = 0;
+        }
+        let turn = self.turn(priority, all)?;
+        let tenant = self.rings[priority.index()].remove(turn)?;
+        let line = &mut self.tenants[tenant as usize].lines[priority.index()];
+        let id = loop {
+            let (id, ticket) = line.entries.pop_front()?;
+            if is_valid(&self.items, id, priority, ticket) {
+                break id;
+            }
+        };
+        line.len -= 1;
+        if line.len == 0 {
+            line.in_ring = false;
+            line.entries.clear();
+        } else {
+            self.rings[priority.index()].push_back(tenant);
+        }
+        self.items[id as usize].queued = None;
+        self.left(priority);
+        Some((id, priority))
+    }
+
+    /// Returns the position in a ring of the tenant whose turn it is. Tenants without keys ahead of it are removed.
+    /// Tenants at their share keep their turns, unless `all` are served. They are few, so this takes amortised constant
+    /// time.
+    fn turn(&mut self, priority: Priority, all: bool) -> Option<usize> {
+        let mut turn = 0;
+        while let Some(&id) = self.rings[priority.index()].get(turn) {
+            let tenant = &mut self.tenants[id as usize];
+            let line = &mut tenant.lines[priority.index()];
+            if line.len == 0 {
+                *line = Line::default();
+                self.rings[priority.index()].remove(turn);
+                self.leave(id);
+            } else if all || tenant.running < self.share {
+                return Some(turn);
+            } else {
+                turn += 1;
+            }
+        }
+        None
     }
 
     /// Ends a run and returns its duration. The caller must then queue or release the item.
-    pub(super) fn done(&mut self, now: Nanos, id: u32) -> Duration {
-        let item = self.items.get_mut(id);
-        item.clear(PROCESSING);
-        let Some(began) = self.runs.remove(&id) else { return Duration::ZERO };
-        self.fair.end(item.tenant);
+    fn end_run(&mut self, now: Nanos, id: u32) -> Duration {
+        let Some(at) = self.runs.iter().position(|(run, _)| *run == id) else {
+            return Duration::ZERO;
+        };
+        let (_, began) = self.runs.swap_remove(at);
+        let item = &mut self.items[id as usize];
+        item.is_running = false;
+        let tenant = &mut self.tenants[item.tenant as usize];
+        if tenant.running == self.share {
+            self.at_share.retain(|other| *other != item.tenant);
+        }
+        tenant.running -= 1;
         Duration::from_nanos(now.saturating_sub(began))
     }
 
-    /// Queues a key again that was taken but not run, in its priority or a higher one requested meanwhile. Returns that
-    /// priority.
-    pub(super) fn put_back(&mut self, id: u32) -> Priority {
-        self.done(0, id);
-        let item = self.items.get_mut(id);
-        item.clear(RETRY_DUE);
-        let priority = if item.is(DIRTY) { item.priority.max(item.wanted) } else { item.priority };
-        item.clear(DIRTY);
-        item.set(QUEUED);
-        self.fair.push(&mut self.items, id, priority);
-        priority
+    /// Sets the timer of an item, or moves it.
+    fn set_timer(&mut self, id: u32, due: Nanos) {
+        self.cancel_timer(id);
+        self.items[id as usize].due = Some(due);
+        self.timers.insert((due, id));
     }
 
-    /// Retires the item of a key without state.
-    pub(super) fn release(&mut self, id: u32) {
-        if self.items.get(id).is_unwanted()
-            && let Some(tenant) = self.items.retire(id)
-        {
-            self.fair.leave(tenant);
+    /// Cancels the timer of an item, if it is set.
+    fn cancel_timer(&mut self, id: u32) {
+        if let Some(due) = self.items[id as usize].due.take() {
+            self.timers.remove(&(due, id));
         }
     }
+}
 
-    /// Discards every waiting key, and every request for a key being processed.
-    pub(super) fn abandon(&mut self) {
-        while let Some(id) = self.fair.pop(&mut self.items, true) {
-            self.items.get_mut(id).clear(QUEUED);
-            self.release(id);
-        }
-        for id in self.runs.keys() {
-            self.items.get_mut(*id).clear(DIRTY | RETRY_DUE);
-        }
-    }
+/// Returns whether an entry of a line is that of a waiting item.
+fn is_valid<K>(items: &Slab<Item<K>>, id: u32, priority: Priority, ticket: u32) -> bool {
+    items.get(id as usize).is_some_and(|item| item.queued == Some((priority, ticket)))
+}
 
-    /// Returns the items being processed and the starts of their runs, in no particular order.
-    pub(super) fn in_process(&self) -> impl Iterator<Item = (u32, Nanos)> {
-        self.runs.iter().map(|(id, began)| (*id, *began))
+/// Returns `now` plus `delay`, at most the end of time.
+fn after(now: Nanos, delay: Duration) -> Nanos {
+    now.saturating_add(Nanos::try_from(delay.as_nanos()).unwrap_or(Nanos::MAX))
+}
+
+// === impl GivenTime ===
+
+impl Clock for GivenTime {
+    type Instant = Duration;
+
+    fn now(&self) -> Duration {
+        self.0.get()
     }
 }

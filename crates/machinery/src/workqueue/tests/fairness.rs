@@ -1,11 +1,7 @@
 //! Bands and turns.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
-use tokio::time::advance;
-
-use super::super::Retry;
 use super::{Limits, Named, Priority, WorkQueue, exact, run_all, take};
 
 /// Takes and ends one run; returns its key and priority.
@@ -56,35 +52,6 @@ async fn changes_precede_the_initial_list_except_in_one_get_of_eight() {
             assert_eq!(priority, expected, "get {get} of round {round}");
         }
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn no_priority_starves_while_a_higher_one_always_has_keys() {
-    let queue = exact();
-    // A key with two failures behind it is in the retry priority.
-    queue.add((3, 0));
-    for backoff in [5, 10] {
-        let taken = take(&queue).unwrap();
-        queue.add_rate_limited(*taken.key(), Retry::default());
-        drop(taken);
-        advance(Duration::from_millis(backoff)).await;
-    }
-    (0..10).for_each(|name| queue.add_with((1, name), Priority::Low));
-    (0..8).for_each(|name| queue.add((2, name)));
-    let (mut initial, mut retry) = (Vec::new(), None);
-    for get in 1..=100 {
-        let taken = take(&queue).unwrap();
-        match taken.priority() {
-            Priority::High => queue.add(*taken.key()),
-            Priority::Low => initial.push(get),
-            Priority::Retry => retry = Some(get),
-        }
-    }
-    assert!(retry.is_some_and(|get| get <= 17), "the retry was taken at {retry:?}");
-    for (at, get) in initial.iter().enumerate() {
-        assert!(*get <= 8 * (at + 1) + 1, "initial key {at} was taken at {get}");
-    }
-    assert_eq!(initial.len(), 10);
 }
 
 #[tokio::test]

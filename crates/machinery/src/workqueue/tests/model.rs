@@ -11,23 +11,16 @@ use std::time::Duration;
 use proptest::prelude::{Just, Strategy, any, prop_oneof};
 use proptest_state_machine::{ReferenceStateMachine, StateMachineTest};
 
-use super::super::rate_limited::RateLimited;
-use super::super::timers::Nanos;
+use super::super::queue::{Nanos, Queue};
 use super::super::{Backoff, Retry};
 use super::{Limits, Named, Priority};
 use reference::Model;
 
 const MS: Nanos = 1_000_000;
 
-/// A rate so low and a patience so short that both matter within a few operations.
+/// Exact backoffs, and an overall rate that delays nothing here.
 fn limits() -> Limits {
-    Limits {
-        jitter: 0.0,
-        retries_per_second: 50,
-        retry_burst: 2,
-        retry_patience: Duration::from_millis(100),
-        seed: Some(0),
-    }
+    Limits { jitter: 0.0, retry_burst: 1_000_000, seed: Some(0), ..Limits::default() }
 }
 
 #[derive(Debug, Clone)]
@@ -122,7 +115,7 @@ impl ReferenceStateMachine for Model {
 }
 
 struct Real {
-    queue: RateLimited<Named>,
+    queue: Queue<Named>,
     now: Nanos,
     /// Items being processed, oldest first.
     runs: Vec<u32>,
@@ -133,7 +126,7 @@ impl StateMachineTest for Real {
     type Reference = Model;
 
     fn init_test(model: &Model) -> Real {
-        Real { queue: RateLimited::new(limits(), model.workers), now: 0, runs: Vec::new() }
+        Real { queue: Queue::new(limits(), model.workers), now: 0, runs: Vec::new() }
     }
 
     fn apply(mut real: Real, model: &Model, op: Op) -> Real {
@@ -174,10 +167,8 @@ impl StateMachineTest for Real {
 
     fn check_invariants(real: &Real, model: &Model) {
         let queue = &real.queue;
-        assert_eq!(queue.depth(), model.depth(), "depth by band");
-        assert_eq!(queue.delayed(), model.delayed(), "timers");
-        assert_eq!(queue.processing(), model.runs().len(), "keys in process");
-        assert_eq!(queue.known(), model.keys.len(), "keys known");
+        let seen = queue.counts();
+        assert_eq!(seen, (model.depth(), model.delayed(), model.runs().len(), model.keys.len()));
         for tenant in 0..3 {
             for name in 0..3 {
                 let key = (tenant, name);
@@ -185,11 +176,10 @@ impl StateMachineTest for Real {
                 assert_eq!(queue.requeues(&key), failures, "failures of {key:?}");
             }
         }
-        let [retry, initial, people] = model.depth();
-        let ready = initial + people + usize::from(retry > 0 && model.token());
+        let ready = model.depth().iter().sum::<usize>();
         assert_eq!(queue.ready(), ready, "keys ready");
         assert_eq!(queue.is_shut_down(), model.closed);
-        if model.closed || (model.depth() == [0; 3] && model.delayed() == 0) {
+        if model.closed || (ready == 0 && model.delayed() == 0) {
             return;
         }
         // Whatever waits has a deadline or is ready: nothing can be lost forever.

@@ -169,69 +169,6 @@ async fn a_storm_of_failures_is_bounded_and_delays_no_healthy_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tenants_take_turns_at_the_overall_rate() {
-    let queue = exact();
-    (0..10_000).for_each(|name| queue.add((1, name)));
-    storm(&queue, 5).await;
-    let key = (2, 0);
-    queue.add(key);
-    for _ in 0..2 {
-        assert_eq!(fail(&queue).unwrap().0, key);
-        advance(10 * MS).await;
-    }
-    // 10,000 retries are ahead of it, at 50 per second; it is taken with the second token.
-    let start = Instant::now();
-    while fail(&queue).is_none_or(|(failed, _)| failed != key) {
-        advance(MS).await;
-    }
-    assert!(start.elapsed() <= 60 * MS, "it waited {:?}", start.elapsed());
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_overall_rate_delays_no_retry_beyond_its_limit() {
-    let limits = Limits {
-        jitter: 0.0,
-        retries_per_second: 1,
-        retry_burst: 1,
-        retry_patience: 20 * SECOND,
-        ..Limits::default()
-    };
-    let queue: WorkQueue<Named> = WorkQueue::with(limits, ());
-    (0..100).for_each(|name| queue.add((0, name)));
-    for _ in 0..2 {
-        while fail(&queue).is_some() {}
-        advance(10 * MS).await;
-    }
-    assert_eq!(queue.snapshot().depth, [100, 0, 0]);
-    for _ in 0..20 {
-        run_all(&queue);
-        advance(SECOND).await;
-    }
-    assert_eq!(run_all(&queue).len(), 100 - 20, "patience did not end");
-    assert_eq!(queue.snapshot().known, 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_key_that_leaves_the_retry_priority_uses_no_token() {
-    let queue = exact();
-    (0..1000).for_each(|name| queue.add((0, name)));
-    while fail(&queue).is_some() {}
-    advance(5 * MS).await;
-    while fail(&queue).is_some() {}
-    advance(10 * MS).await;
-    // The outage ends with an event for each: all run at once, as changes.
-    (0..1000).for_each(|name| queue.add((0, name)));
-    assert_eq!(run_all(&queue).len(), 1000);
-    // And the whole burst is still there for others.
-    (0..300).for_each(|name| queue.add((1, name)));
-    for backoff in [5, 10] {
-        while fail(&queue).is_some() {}
-        advance(backoff * MS).await;
-    }
-    assert_eq!(run_all(&queue).len(), 300);
-}
-
-#[tokio::test(start_paused = true)]
 async fn events_do_not_shorten_a_retry_after() {
     let queue = exact();
     queue.add(A);
@@ -323,7 +260,7 @@ async fn a_key_put_back_keeps_its_failures_and_its_priority() {
     let mut priorities: Vec<_> =
         std::iter::from_fn(|| take(&queue)).map(|taken| (*taken.key(), taken.priority())).collect();
     priorities.sort_unstable_by_key(|(key, _)| *key);
-    assert_eq!(priorities, [(A, Priority::Retry), ((0, 2), Priority::Low)]);
+    assert_eq!(priorities, [(A, Priority::Low), ((0, 2), Priority::Low)]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::super::super::Retry;
-use super::super::super::timers::Nanos;
+use super::super::super::queue::Nanos;
 use super::super::{Named, Priority};
-use super::MS;
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Known {
@@ -19,7 +18,6 @@ pub(super) struct Known {
     pub(super) priority: Option<Priority>,
     pub(super) failures: u32,
     pub(super) retry: Option<Nanos>,
-    pub(super) patience: Option<Nanos>,
 }
 
 #[derive(Debug, Clone)]
@@ -29,10 +27,8 @@ pub(super) struct Model {
     pub(super) keys: BTreeMap<Named, Known>,
     /// Per priority, the tenants in the order of their turns, with their queues. A queue emptied by other
     /// priorities keeps its turn until the whole priority is empty.
-    pub(super) queues: [Vec<(u32, Vec<Named>)>; 3],
-    pub(super) passed_over: [u32; 3],
-    /// Tokens, as nanoseconds' worth, and as of when.
-    pub(super) tokens: (Nanos, Nanos),
+    pub(super) queues: [Vec<(u32, Vec<Named>)>; 2],
+    pub(super) passed_over: u32,
     pub(super) takes: u64,
     pub(super) closed: bool,
     /// Result of the last take.
@@ -41,8 +37,6 @@ pub(super) struct Model {
     pub(super) delay: Option<Duration>,
 }
 
-const INTERVAL: Nanos = 20 * MS;
-
 impl Model {
     pub(super) fn new(workers: usize) -> Model {
         Model {
@@ -50,8 +44,7 @@ impl Model {
             workers,
             keys: BTreeMap::new(),
             queues: Default::default(),
-            passed_over: [0; 3],
-            tokens: (2 * INTERVAL, 0),
+            passed_over: 0,
             takes: 0,
             closed: false,
             taken: None,
@@ -65,12 +58,12 @@ impl Model {
 
     pub(super) fn tidy(&mut self) {
         self.keys.retain(|_, known| {
-            let Known { queued, processing, dirty, retry_due, retry, patience, .. } = known;
+            let Known { queued, processing, dirty, retry_due, retry, .. } = known;
             queued.is_some()
                 || processing.is_some()
                 || dirty.is_some()
                 || *retry_due
-                || retry.or(*patience).is_some()
+                || retry.is_some()
         });
     }
 
@@ -91,10 +84,7 @@ impl Model {
     pub(super) fn mark(&mut self, key: Named, priority: Priority) {
         let known = self.known(key);
         match known.queued {
-            Some(before) if priority > before => {
-                known.patience = None;
-                self.push(key, priority);
-            }
+            Some(before) if priority > before => self.push(key, priority),
             Some(_) => {}
             None if known.processing.is_some() || known.held => {
                 known.dirty = Some(known.dirty.map_or(priority, |before| before.max(priority)));
@@ -103,33 +93,17 @@ impl Model {
         }
     }
 
-    pub(super) fn push_retry(&mut self, key: Named, due: Nanos) {
+    pub(super) fn push_retry(&mut self, key: Named) {
         let known = self.known(key);
-        if known.failures > 1 {
-            known.patience = Some(due + 100 * MS);
-            self.push(key, Priority::Retry);
-        } else {
-            let priority = if known.failures == 0 { None } else { known.priority };
-            self.push(key, priority.unwrap_or(Priority::Low).max(Priority::Low));
-        }
+        let priority = known.priority.filter(|_| known.failures == 1);
+        self.push(key, priority.unwrap_or(Priority::Low));
     }
 
     pub(super) fn fire(&mut self) {
         loop {
-            let timers = self.keys.iter().flat_map(|(key, known)| {
-                [(known.retry, true), (known.patience, false)]
-                    .map(|(due, is_retry)| (due, is_retry, *key))
-            });
-            let first = timers.filter_map(|(due, is_retry, key)| Some((due?, is_retry, key))).min();
-            let Some((due, is_retry, key)) = first.filter(|(due, ..)| *due <= self.now) else {
-                return;
-            };
+            let timers = self.keys.iter().filter_map(|(key, known)| Some((known.retry?, *key)));
+            let Some((_, key)) = timers.min().filter(|(due, _)| *due <= self.now) else { return };
             let known = self.known(key);
-            if !is_retry {
-                known.patience = None;
-                self.mark(key, Priority::Low);
-                continue;
-            }
             known.retry = None;
             known.held = false;
             if known.queued.is_some() {
@@ -138,7 +112,7 @@ impl Model {
             } else if let Some(priority) = known.dirty.take() {
                 self.push(key, priority);
             } else {
-                self.push_retry(key, due);
+                self.push_retry(key);
             }
         }
     }
@@ -146,9 +120,6 @@ impl Model {
     pub(super) fn retry(&mut self, key: Named, retry: Retry) -> Duration {
         let now = self.now;
         let known = self.known(key);
-        if known.queued == Some(Priority::Retry) {
-            return Duration::ZERO;
-        }
         known.retry_due = false;
         // A pending retry without a failure is a requeue.
         if known.retry.is_none() || known.failures == 0 {
@@ -169,48 +140,36 @@ impl Model {
         Duration::from_nanos(due - now)
     }
 
-    pub(super) fn token(&self) -> bool {
-        let (level, as_of) = self.tokens;
-        (level + self.now - as_of).min(2 * INTERVAL) >= INTERVAL
-    }
-
     /// Per priority, the places of the queues that could be served, in the order of their turns. Tenants
     /// with half of the workers count only if there are no others.
-    fn turns(&self) -> [Vec<usize>; 3] {
-        let token = self.token();
+    fn turns(&self) -> [Vec<usize>; 2] {
         let running = |tenant: u32| self.runs().iter().filter(|key| key.0 == tenant).count();
         let turns = |most: usize| {
             Priority::ALL.map(|priority| {
                 let queues = self.queues[priority.index()].iter().enumerate();
-                let served = queues.filter(|(_, (tenant, line))| {
-                    !line.is_empty()
-                        && (token || priority != Priority::Retry)
-                        && running(*tenant) < most
-                });
+                let served = queues
+                    .filter(|(_, (tenant, line))| !line.is_empty() && running(*tenant) < most);
                 served.map(|(place, _)| place).collect()
             })
         };
         let held = if self.workers < 2 { 1 } else { self.workers / 2 };
-        let below: [Vec<usize>; 3] = turns(held);
+        let below: [Vec<usize>; 2] = turns(held);
         if below.iter().all(Vec::is_empty) { turns(usize::MAX) } else { below }
     }
 
     pub(super) fn take(&mut self) -> Option<(Named, Priority)> {
         let turns = self.turns();
-        let mut best = None;
-        for priority in Priority::ALL {
-            let at = priority.index();
-            if turns[at].is_empty() {
-                continue;
-            }
-            self.passed_over[at] += 1;
-            let due =
-                priority != Priority::High && self.passed_over[at] >= Priority::MAX_INTERVALS[at];
-            let by = if due { 1 + self.passed_over[at] - Priority::MAX_INTERVALS[at] } else { 0 };
-            best = best.max(Some((by, priority)));
+        let [low, high] = [0, 1].map(|priority: usize| !turns[priority].is_empty());
+        self.passed_over += u32::from(low);
+        let priority = match (low, high) {
+            (false, false) => return None,
+            (true, true) if self.passed_over < Priority::LOW_INTERVAL => Priority::High,
+            (true, _) => Priority::Low,
+            (false, true) => Priority::High,
+        };
+        if priority == Priority::Low {
+            self.passed_over = 0;
         }
-        let priority = best?.1;
-        self.passed_over[priority.index()] = 0;
         let queues = &mut self.queues[priority.index()];
         // Empty queues before the one whose turn it is lose their turns; others keep them.
         let mut later = queues.split_off(turns[priority.index()][0]);
@@ -222,15 +181,9 @@ impl Model {
             queues.push((tenant, line));
         }
         leave_if_empty(queues);
-        if priority == Priority::Retry {
-            let (level, as_of) = self.tokens;
-            let level = (level + self.now - as_of).min(2 * INTERVAL);
-            self.tokens = (level.saturating_sub(INTERVAL), self.now);
-        }
         self.takes += 1;
         let takes = self.takes;
         let known = self.known(key);
-        known.patience = None;
         known.queued = None;
         known.processing = Some(takes);
         known.priority = Some(priority);
@@ -245,12 +198,11 @@ impl Model {
     }
 
     pub(super) fn done(&mut self, key: Named) {
-        let now = self.now;
         let known = self.known(key);
         known.processing = None;
         if std::mem::take(&mut known.retry_due) {
             if known.dirty.is_none() {
-                self.push_retry(key, now);
+                self.push_retry(key);
             }
         } else if known.retry.is_none() {
             known.failures = 0;
@@ -261,25 +213,20 @@ impl Model {
     pub(super) fn requeue(&mut self, key: Named, delay: Nanos) {
         let due = self.now + delay;
         let known = self.known(key);
-        if known.queued != Some(Priority::Retry) {
-            known.retry_due = false;
-            known.retry = Some(due);
-        }
+        known.retry_due = false;
+        known.retry = Some(due);
     }
 
     /// The run did not begin: it is still to come, in the priority that it was taken from or in a better
     /// one that was asked for meanwhile.
     pub(super) fn put_back(&mut self, key: Named) {
-        let (now, closed) = (self.now, self.closed);
+        let closed = self.closed;
         let known = self.known(key);
         known.processing = None;
         if closed {
             return;
         }
         let priority = known.dirty.take().max(known.priority).unwrap_or(Priority::Low);
-        if priority == Priority::Retry {
-            known.patience = Some(now + 100 * MS);
-        }
         self.push(key, priority);
     }
 
@@ -303,14 +250,14 @@ impl Model {
     pub(super) fn shut_down(&mut self) {
         self.closed = true;
         for known in self.keys.values_mut() {
-            (known.retry, known.patience, known.held) = (None, None, false);
+            (known.retry, known.held) = (None, false);
             (known.queued, known.dirty, known.retry_due) = (None, None, false);
         }
         self.queues = Default::default();
     }
 
-    pub(super) fn depth(&self) -> [usize; 3] {
-        [0, 1, 2].map(|priority| self.queues[priority].iter().map(|(_, line)| line.len()).sum())
+    pub(super) fn depth(&self) -> [usize; 2] {
+        [0, 1].map(|priority| self.queues[priority].iter().map(|(_, line)| line.len()).sum())
     }
 
     pub(super) fn delayed(&self) -> usize {
