@@ -65,7 +65,6 @@ fn wire(costs: &mut Costs) {
         version: Some("1".into()),
         initial_events: false,
         timeout: Duration::from_secs(60),
-        metadata_only: false,
     };
     let watch = || {
         runtime.block_on(async {

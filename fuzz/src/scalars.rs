@@ -57,7 +57,7 @@ pub fn query(data: &[u8]) {
         async { Ok::<_, Infallible>(Response::new(Full::new(Bytes::from_static(list)))) }
     });
     let client = Client::from_service(service, Options::default());
-    let scope = Scope { namespace: None, labels: labels.clone(), fields: fields.clone() };
+    let scope = Scope { labels: labels.clone(), fields: fields.clone(), ..Scope::default() };
     let page = Page { limit: None, continue_token: token.clone(), not_older_than: None };
     let listed = super::run(client.list::<Thing>(&scope, &page, |_| {}));
     let Some(uri) = asked.lock().take() else {

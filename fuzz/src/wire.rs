@@ -87,7 +87,6 @@ fn events(pieces: Vec<Bytes>) -> Vec<String> {
         version: Some("1".into()),
         initial_events: false,
         timeout: Duration::from_secs(60),
-        metadata_only: false,
     };
     let client = client(200, pieces);
     run(async {

@@ -492,7 +492,7 @@ pub(crate) async fn pods(
     mut keep: impl FnMut(&PodState) -> bool + Send,
 ) -> Result<Arc<[PodState]>, Error> {
     let (labels, fields) = (Some(selector.to_owned()), Some(fields.to_owned()));
-    let scope = Scope { namespace: Some(namespace.clone()), labels, fields };
+    let scope = Scope { namespace: Some(namespace.clone()), labels, fields, ..Scope::default() };
     let mut pods: Vec<PodState> = Vec::new();
     let each = |pod: PodState| {
         if keep(&pod) && pods.len() < PODS {
@@ -513,7 +513,7 @@ async fn refusal<S: Workload>(
     let uid = child.meta.uid;
     let fields = format!("involvedObject.uid={uid},type=Warning,reason=FailedCreate");
     let namespace = Some(child.key().namespace().clone());
-    let scope = Scope { namespace, labels: None, fields: Some(fields) };
+    let scope = Scope { namespace, fields: Some(fields), ..Scope::default() };
     let mut newest: Option<(Option<Time>, EventState)> = None;
     let each = |event: EventState| {
         let at = event.last_timestamp.max(event.event_time);

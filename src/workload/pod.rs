@@ -37,7 +37,7 @@ impl Pod {
     /// with this scope reports a pod that ends as deleted.
     pub fn scope(namespace: Option<InternedStr>) -> Scope {
         let (labels, fields) = (Some(MEMCACHED.to_owned()), Some(NOT_ENDED.to_owned()));
-        Scope { namespace, labels, fields }
+        Scope { namespace, labels, fields, ..Scope::default() }
     }
 
     /// Returns the Memcached of the pod, by its label.

@@ -9,7 +9,7 @@ use clap::Parser;
 use controller_machinery::client::{
     self, Client, Deletion, Patch, Preconditions, PropagationPolicy,
 };
-use controller_machinery::controller::{Action, Controller, Options, Problem, Program};
+use controller_machinery::controller::{Action, Controller, ExitError, Options, Problem, Program};
 use controller_machinery::controller::{Reconciler, enqueue};
 use controller_machinery::events::{self, Recorder, Regarding, Type};
 use controller_machinery::identity::Identity;
@@ -184,7 +184,7 @@ struct Args {
 
 // One thread is enough: a reconcile computes for microseconds and waits for milliseconds.
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
+async fn main() -> Result<(), ExitError> {
     let colors = stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     tracing_subscriber::fmt().with_writer(stderr).with_ansi(colors).init();
     let Args { kubeconfig, workers, namespaces } = Args::parse();

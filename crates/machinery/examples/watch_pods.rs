@@ -2,6 +2,7 @@
 //!
 //! `cargo run --example watch_pods -- kube-system`
 use controller_machinery::client::{self, Client, Options};
+use controller_machinery::controller::ExitError;
 use controller_machinery::informer::Informer;
 use controller_machinery::object::{Kind, Meta, Object};
 use controller_machinery::{shutdown::Shutdown, store::Delta};
@@ -15,7 +16,7 @@ struct Pod {
 controller_machinery::view!(Pod: Kind::namespaced("", "v1", "Pod", "pods"));
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
+async fn main() -> Result<(), ExitError> {
     let client = Client::new(client::config(None, None).await?, Options::default()).await?;
     let pods = Informer::<Pod>::builder(client).namespaces(std::env::args().skip(1));
     let pods = pods.metadata_only().build();

@@ -72,59 +72,11 @@ impl Client {
         &self,
         scope: &Scope,
         page: &Page,
-        each: impl FnMut(Result<V, Undecodable>) + Send,
-    ) -> Result<PageEnd, Error> {
-        self.list_as(false, scope, page, each).await
-    }
-
-    /// Like [`Client::list`], but metadata only (PartialObjectMetadata): `V` is decoded from `metadata`, `kind` and
-    /// `apiVersion`.
-    ///
-    /// # Errors
-    /// As [`Client::list`].
-    pub async fn list_metadata<V: Resource>(
-        &self,
-        scope: &Scope,
-        page: &Page,
-        each: impl FnMut(Result<V, Undecodable>) + Send,
-    ) -> Result<PageEnd, Error> {
-        self.list_as(true, scope, page, each).await
-    }
-
-    /// Gets one object with a list that selects its name. A controller always has `list` permission, because it
-    /// watches; it may not have `get`. `None` if the object does not exist. The response is as
-    /// new as etcd, although from Kubernetes 1.31 on it can come from the watch cache (`ConsistentListFromCache`,
-    /// KEP-2340).
-    ///
-    /// # Errors
-    /// As [`Client::list`], and [`Error::Decode`] if the object does not fit its view.
-    pub async fn find<V: Resource>(&self, key: &ObjectKey) -> Result<Option<V>, Error> {
-        let namespace = V::kind().namespaced.then(|| key.namespace().clone());
-        let fields = Some(by_name(key.name()));
-        let scope = Scope { namespace, labels: None, fields };
-        let mut found = None;
-        let each = |object: Result<V, Undecodable>| {
-            let name = object.as_ref().map_or_else(|bad| &bad.key, |object| object.key());
-            if name == key {
-                found = Some(object);
-            }
-        };
-        self.list(&scope, &Page::default(), each).await?;
-        let undecodable =
-            |bad: Undecodable| Error::Decode { why: bad.why, excerpt: bad.key.to_string() };
-        found.transpose().map_err(undecodable)
-    }
-
-    async fn list_as<V: Resource>(
-        &self,
-        metadata_only: bool,
-        scope: &Scope,
-        page: &Page,
         mut each: impl FnMut(Result<V, Undecodable>) + Send,
     ) -> Result<PageEnd, Error> {
         let kind = V::kind();
         let mut request = query::list(&kind, scope, page)?;
-        if metadata_only {
+        if scope.metadata_only {
             request.headers_mut().insert(ACCEPT, HeaderValue::from_static(METADATA));
         }
         let mut observe = self.observe("list", &kind);
@@ -155,6 +107,30 @@ impl Client {
         let meta = metadata.ok_or_else(|| no_list(&body))?;
         let continue_token = meta.r#continue.filter(|token| !token.is_empty());
         Ok(PageEnd { version: meta.resource_version, continue_token })
+    }
+
+    /// Gets one object with a list that selects its name. A controller always has `list` permission, because it
+    /// watches; it may not have `get`. `None` if the object does not exist. The response is as
+    /// new as etcd, although from Kubernetes 1.31 on it can come from the watch cache (`ConsistentListFromCache`,
+    /// KEP-2340).
+    ///
+    /// # Errors
+    /// As [`Client::list`], and [`Error::Decode`] if the object does not fit its view.
+    pub async fn find<V: Resource>(&self, key: &ObjectKey) -> Result<Option<V>, Error> {
+        let namespace = V::kind().namespaced.then(|| key.namespace().clone());
+        let fields = Some(by_name(key.name()));
+        let scope = Scope { namespace, fields, ..Scope::default() };
+        let mut found = None;
+        let each = |object: Result<V, Undecodable>| {
+            let name = object.as_ref().map_or_else(|bad| &bad.key, |object| object.key());
+            if name == key {
+                found = Some(object);
+            }
+        };
+        self.list(&scope, &Page::default(), each).await?;
+        let undecodable =
+            |bad: Undecodable| Error::Decode { why: bad.why, excerpt: bad.key.to_string() };
+        found.transpose().map_err(undecodable)
     }
 }
 

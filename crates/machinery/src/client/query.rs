@@ -171,12 +171,12 @@ mod tests {
             namespace: Some("shop".into()),
             labels: Some("app=web,tier in (a, b)".into()),
             fields: None,
+            ..Scope::default()
         };
         let from = WatchFrom {
             version: Some("5".into()),
             initial_events: true,
             timeout: Duration::from_millis(10),
-            metadata_only: false,
         };
         assert_eq!(
             watch(&PODS, &scope, &from).unwrap().uri().to_string(),
@@ -188,12 +188,8 @@ mod tests {
 
     #[test]
     fn a_watch_without_a_version_is_rejected() {
-        let from = WatchFrom {
-            version: None,
-            initial_events: false,
-            timeout: Duration::from_secs(9),
-            metadata_only: false,
-        };
+        let from =
+            WatchFrom { version: None, initial_events: false, timeout: Duration::from_secs(9) };
         assert!(watch(&PODS, &Scope::default(), &from).is_err());
     }
 

@@ -13,6 +13,8 @@ pub struct Scope {
     pub labels: Option<String>,
     /// Field selector.
     pub fields: Option<String>,
+    /// Requests metadata only (PartialObjectMetadata): a view is decoded from `metadata`, `kind` and `apiVersion`.
+    pub metadata_only: bool,
 }
 
 /// One page of a list.
@@ -46,8 +48,6 @@ pub struct WatchFrom {
     pub initial_events: bool,
     /// `timeoutSeconds`, at least one.
     pub timeout: Duration,
-    /// Requests metadata only (PartialObjectMetadata).
-    pub metadata_only: bool,
 }
 
 /// A change in a watch.

@@ -41,7 +41,7 @@ impl Client {
     ) -> Result<Watch<V>, Error> {
         let kind = V::kind();
         let mut request = query::watch(&kind, scope, from)?;
-        if from.metadata_only {
+        if scope.metadata_only {
             request.headers_mut().insert(ACCEPT, HeaderValue::from_static(METADATA));
         }
         // From 1.37 on, the API server compresses each event separately, which few clients can read. An uncompressed

@@ -25,7 +25,7 @@ pub mod enqueue;
 pub use error::{Class, Name, Problem};
 pub use observer::{Observer, Outcome};
 pub use policy::Retries;
-pub use program::{Program, ProgramError};
+pub use program::{ExitError, Program, ProgramError};
 pub(crate) use run::End;
 pub use run::{Controller, Handle, Options, Summary};
 

@@ -13,8 +13,9 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::worker::message;
+use super::worker::{Chain, message};
 use super::{Controller, Reconciler};
+use crate::client::one_line;
 use crate::informer::{Builder, Informer};
 use crate::object::Resource;
 use crate::shutdown::Shutdown;
@@ -71,6 +72,20 @@ pub enum ProgramError {
     #[error("two controllers are called {0:?}: give each its own name in Controller::new")]
     SameName(&'static str),
 }
+
+/// An error that `main` can return. Rust prints its `Debug` form, which here is a sentence with the error and its
+/// causes.
+///
+/// ```no_run
+/// # use controller_machinery::{client, controller::ExitError};
+/// #[tokio::main]
+/// async fn main() -> Result<(), ExitError> {
+///     let config = client::config(None, None).await?; // Error: cannot find a cluster: …
+///     # drop(config);
+///     Ok(())
+/// }
+/// ```
+pub struct ExitError(String);
 
 /// A task that runs until its stop is requested, with its name.
 type Task = (String, Box<dyn FnOnce(Shutdown) -> BoxFuture<'static, Result<(), String>> + Send>);
@@ -246,6 +261,26 @@ async fn announce<T>(synced: impl Future<Output = T>) -> Infallible {
     synced.await;
     tracing::info!("Ready to work: all informers are synced");
     std::future::pending().await
+}
+
+// === impl ExitError ===
+
+impl<E: std::error::Error> From<E> for ExitError {
+    fn from(error: E) -> ExitError {
+        ExitError(one_line(&Chain(&error).to_string()))
+    }
+}
+
+impl fmt::Debug for ExitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Display for ExitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
 }
 
 // === impl Stage ===

@@ -104,7 +104,9 @@ impl<V: Resource> Builder<V> {
 
     /// Returns one scope per namespace, or a single one for all.
     pub(super) fn scopes(&self) -> Vec<Scope> {
+        let metadata_only = self.metadata_only;
         let scope = |namespace| Scope {
+            metadata_only,
             namespace,
             labels: self.labels.clone(),
             fields: self.fields.clone(),

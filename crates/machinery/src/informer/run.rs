@@ -115,13 +115,8 @@ impl<V: Resource> From<Builder<V>> for Informer<V> {
             let notified = handlers.clone();
             writer.on_delta(move |delta, initial| notified.notify(delta, initial));
             let namespace = scope.namespace.clone();
-            let reflector = Reflector::new(
-                builder.client.clone(),
-                scope,
-                builder.metadata_only,
-                writer,
-                builder.observer.clone(),
-            );
+            let reflector =
+                Reflector::new(builder.client.clone(), scope, writer, builder.observer.clone());
             stores.push((namespace.clone(), store));
             health.push((namespace, reflector.health()));
             refreshes.push(reflector.refresh());

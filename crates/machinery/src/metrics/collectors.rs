@@ -149,7 +149,7 @@ impl Collector for Queues {
         gauge("workqueue_unfinished_work_seconds", help, |n| n.unfinished.as_secs_f64())?;
         let help = "How many seconds has the longest running processor for workqueue been running.";
         gauge("workqueue_longest_running_processor_seconds", help, |n| n.longest.as_secs_f64())?;
-        let help = "Keys that wait for a backoff or a timer.";
+        let help = "Keys that wait for a backoff, a timer or the overall rate of retries.";
         gauge("_workqueue_delayed", help, |n| n.delayed as f64)
     }
 }

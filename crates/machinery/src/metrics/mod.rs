@@ -5,7 +5,7 @@
 //!   `controller_runtime_*`, `rest_client_*`, `leader_election_*`). The metrics `reflector_*`, which client-go defines
 //!   but never sets, are included. All other names begin with the program's name
 //!   ([`Identity::metrics_prefix`](crate::identity::Identity::metrics_prefix)).
-//! - The format is OpenMetrics 1.0.0, which Prometheus and compatible programs read.
+//! - The format is Prometheus text 0.0.4, which every scraper reads.
 //! - No label contains an object name or a namespace. The number of series does not depend on the number of objects,
 //!   and a scrape does not reveal which objects exist in the cluster.
 //! - An observation costs short locks, atomics and temporary memory for a few labels. Current values, such as queue
@@ -23,6 +23,7 @@ mod registry;
 mod checks;
 mod review;
 mod tls;
+mod text;
 mod server;
 
 pub use checks::{Checks, Report};

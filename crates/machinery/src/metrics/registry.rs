@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 use super::collectors::{Informers, Process, Queues};
 use super::observers::{Durations, Events, Lease, QueueObserver, Reconciles, Requests, Watches};
 use super::series::{Series, Value};
+use super::text;
 use crate::identity::Identity;
 use crate::informer::Informer;
 use crate::object::Resource;
@@ -91,14 +91,9 @@ impl Metrics {
         })
     }
 
-    /// Returns all metrics in OpenMetrics text.
+    /// Returns all metrics as text.
     pub fn encode(&self) -> String {
-        let mut text = String::with_capacity(16 << 10);
-        // Writing to a String never fails, but the encoder of a metric can.
-        if encode(&mut text, &self.registry).is_err() {
-            tracing::error!("A metric could not be encoded; the scrape is cut short");
-        }
-        text
+        text::write(&self.registry)
     }
 
     /// Returns an observer for the queue of the controller `name`, to be passed to the queue.

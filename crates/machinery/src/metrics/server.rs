@@ -33,7 +33,7 @@ use super::review::{Access, Refusal};
 use super::tls::Tls;
 
 /// The `Content-Type` of metrics.
-const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Time to finish the current response when the lifetime of a connection ends, or at shutdown.
 const LAST_ANSWER: Duration = Duration::from_secs(2);
@@ -305,7 +305,7 @@ async fn scrape(metrics: &Metrics, access: &Access, request: &Request<impl Body>
         return answer;
     }
     let mut answer = text_response(StatusCode::OK, metrics.encode());
-    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(OPEN_METRICS));
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(PROMETHEUS));
     answer
 }
 

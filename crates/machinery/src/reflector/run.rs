@@ -27,7 +27,6 @@ type Pending<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 pub struct Reflector<V> {
     client: Client,
     scope: Scope,
-    metadata_only: bool,
     machine: Machine,
     /// Shared with the list in progress, which adds its items as they are decoded.
     feed: Arc<Mutex<StoreFeed<V>>>,
@@ -79,12 +78,10 @@ enum Completion<V> {
 }
 
 impl<V: Resource> Reflector<V> {
-    /// Creates a reflector without starting it. `metadata_only` requests metadata only; `V` must not need anything
-    /// else.
+    /// Creates a reflector without starting it.
     pub fn new(
         client: Client,
         scope: Scope,
-        metadata_only: bool,
         writer: Writer<V>,
         observer: Arc<dyn Observer>,
     ) -> Reflector<V> {
@@ -97,8 +94,7 @@ impl<V: Resource> Reflector<V> {
         Reflector {
             client,
             scope,
-            metadata_only,
-            machine: Machine::new(metadata_only, fastrand::Rng::new(), now),
+            machine: Machine::new(fastrand::Rng::new(), now),
             feed: Arc::new(Mutex::new(feed)),
             report,
             observer,
@@ -263,22 +259,17 @@ impl<V: Resource> Reflector<V> {
     }
 
     fn ask_version(&self) -> Pending<PageEnd> {
-        let (client, scope) = (self.client.clone(), self.scope.clone());
-        let page = Page { limit: Some(1), continue_token: None, not_older_than: None };
-        Box::pin(async move { client.list_metadata::<V>(&scope, &page, drop).await })
+        let (client, page) = (self.client.clone(), Page { limit: Some(1), ..Page::default() });
+        let scope = Scope { metadata_only: true, ..self.scope.clone() };
+        Box::pin(async move { client.list::<V>(&scope, &page, drop).await })
     }
 
     fn list(&self, page: Page) -> Pending<PageEnd> {
         let (client, scope) = (self.client.clone(), self.scope.clone());
-        let (feed, metadata_only) = (self.feed.clone(), self.metadata_only);
-        Box::pin(async move {
-            let each = |item| feed.lock().listed(item);
-            if metadata_only {
-                client.list_metadata::<V>(&scope, &page, each).await
-            } else {
-                client.list::<V>(&scope, &page, each).await
-            }
-        })
+        let feed = self.feed.clone();
+        Box::pin(
+            async move { client.list::<V>(&scope, &page, |item| feed.lock().listed(item)).await },
+        )
     }
 
     fn watch(&self, from: WatchFrom) -> Pending<Watch<V>> {

@@ -80,13 +80,12 @@ pub(super) struct Machine {
     unanswered: u32,
     /// Start of the silence of the watches while the server has newer versions.
     overtaken_since: Option<Instant>,
-    metadata_only: bool,
     backoff: Backoff,
     rng: fastrand::Rng,
 }
 
 impl Machine {
-    pub(super) fn new(metadata_only: bool, mut rng: fastrand::Rng, now: Instant) -> Machine {
+    pub(super) fn new(mut rng: fastrand::Rng, now: Instant) -> Machine {
         Machine {
             phase: Phase::Waiting { until: now, next: Next::List(Reason::Start), asked: false },
             held: None,
@@ -98,7 +97,6 @@ impl Machine {
             refresh: None,
             unanswered: 0,
             overtaken_since: None,
-            metadata_only,
             backoff: Backoff::new(rng.fork()),
             rng,
         }

@@ -50,9 +50,8 @@ pub struct Limits {
     /// Fraction of a backoff up to which a random time is added, so that keys that failed together are not retried
     /// together. Default 0.1.
     pub jitter: f64,
-    /// Overall rate of retries after the second consecutive failure, in keys per second. A retry beyond it waits until
-    /// the rate permits one, and up to a second more. Default 50, as in sample-controller. First runs and first retries
-    /// do not count and do not wait.
+    /// Overall rate at which retries after the second consecutive failure are queued, in keys per second. Tenants take
+    /// turns. Default 50, as in sample-controller. First runs and first retries do not count and do not wait.
     pub retries_per_second: u32,
     /// Burst of these retries. Default 300, as in sample-controller.
     pub retry_burst: u32,

@@ -16,8 +16,8 @@
 //!   once, and failures of these runs do not raise n.
 //! - [`WorkQueue::forget`] ends a failure streak and cancels a pending retry. So does a run that ends without a pending
 //!   retry: the queue stores nothing about a healthy key.
-//! - An overall rate limits retries after the second consecutive failure. First runs, first retries and keys requested
-//!   from outside do not wait for it. It reserves nothing ahead of time.
+//! - An overall rate limits how many retries after the second consecutive failure are queued. First runs, first retries
+//!   and keys requested from outside do not wait for it. Tenants take turns, and it reserves nothing ahead of time.
 //! - [`Retry::at_least`] (a Retry-After) is observed in full, regardless of events, unless the key is forgotten.
 //! - One key wakes one worker. Timers need no task of their own.
 //! - Memory never shrinks below its peak.

@@ -8,6 +8,7 @@
 //! | … and dirty    | `is_running`, `dirty`  | can only raise its next priority | `done`: queued   |
 //! | held           | `is_held`, a timer     | makes it dirty                   | the timer        |
 //! | delayed        | a timer                | queues it                        | the timer        |
+//! | late           | `queued` in [`LATE`]   | queues it                        | the overall rate |
 //!
 //! Turns are counted in keys. A tenant is *at its share* while a given number of its keys run. It is then skipped while
 //! another tenant has a key to serve, so that a tenant with slow keys does not occupy all workers.
@@ -32,9 +33,9 @@ use super::observer::Snapshot;
 /// Nanoseconds since the queue was created: enough for 584 years.
 pub(super) type Nanos = u64;
 
-/// Upper limit of the random time that is added when the overall rate refuses a retry, in jitters of a backoff: a
-/// second with the default jitter.
-const SPREAD: Duration = Duration::from_secs(10);
+/// The line of retries that wait for the overall rate, beside those of the priorities. From there, the tenants' keys
+/// enter that of [`Priority::Low`] in turn.
+const LATE: usize = 2;
 
 /// A run that a worker received.
 pub(super) struct Next<K> {
@@ -55,8 +56,8 @@ struct Item<K> {
     due: Option<Nanos>,
     /// Consecutive failures, each after the backoff of the previous one.
     failures: u8,
-    /// While it waits, its priority and the ticket of its entry in a line. Entries with another ticket are void.
-    queued: Option<(Priority, u32)>,
+    /// While it waits, its line and the ticket of its entry there. Entries with another ticket are void.
+    queued: Option<(u8, u32)>,
     is_running: bool,
     /// The priority of a request while it was running or held: it is queued when that ends.
     dirty: Option<Priority>,
@@ -68,7 +69,7 @@ struct Item<K> {
     priority: Priority,
 }
 
-/// Waiting keys of one tenant in one priority, first in, first out.
+/// Waiting keys of one tenant in one priority, or [`LATE`]; first in, first out.
 #[derive(Default)]
 struct Line {
     /// Items and tickets.
@@ -85,7 +86,7 @@ struct Tenant<T> {
     /// Keys with state. Without any, and in no ring, the tenant is removed.
     items: usize,
     running: usize,
-    lines: [Line; 2],
+    lines: [Line; 3],
 }
 
 /// The whole queue.
@@ -97,9 +98,9 @@ pub(super) struct Queue<K: Key> {
     tenant_ids: HashMap<K::Tenant, u32>,
     tenants: Slab<Tenant<K::Tenant>>,
     /// Tenants in the order of their turns, by priority.
-    rings: [VecDeque<u32>; 2],
-    /// Keys waiting, by priority.
-    waiting: [usize; 2],
+    rings: [VecDeque<u32>; 3],
+    /// Keys waiting, by line.
+    waiting: [usize; 3],
     /// Gets since [`Priority::Low`] was last served, counting only those at which it could have been.
     passed_over: u32,
     /// A tenant with this many running keys is skipped.
@@ -112,6 +113,8 @@ pub(super) struct Queue<K: Key> {
     /// Due time and item of every timer.
     timers: BTreeSet<(Nanos, u32)>,
     tickets: u32,
+    /// The time at which the overall rate permits another retry.
+    next_token: Nanos,
     limits: Limits,
     limiter: RateLimiter<NotKeyed, InMemoryState, GivenTime, NoOpMiddleware<Duration>>,
     random: fastrand::Rng,
@@ -143,13 +146,14 @@ impl<K: Key> Queue<K> {
             tenant_ids: HashMap::new(),
             tenants: Slab::new(),
             rings: Default::default(),
-            waiting: [0; 2],
+            waiting: [0; 3],
             passed_over: 0,
             share: (workers / 2).max(1),
             at_share: Vec::new(),
             runs: Vec::new(),
             timers: BTreeSet::new(),
             tickets: 0,
+            next_token: 0,
             limiter: RateLimiter::direct_with_clock(quota, clock),
             random: limits.seed.map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed),
             limits,
@@ -177,6 +181,9 @@ impl<K: Key> Queue<K> {
         }
         self.retries += 1;
         let id = self.enter(key);
+        if self.is_late(id) {
+            return;
+        }
         // The retry of an earlier run that came due during this one is superseded.
         self.items[id as usize].is_retry_due = false;
         self.set_timer(id, after(now, delay));
@@ -190,6 +197,9 @@ impl<K: Key> Queue<K> {
         }
         self.retries += 1;
         let id = self.enter(key);
+        if self.is_late(id) {
+            return Duration::ZERO;
+        }
         let item = &mut self.items[id as usize];
         item.is_retry_due = false;
         // A run that outside events caused before the backoff had passed does not count. A pending timer without a
@@ -274,7 +284,7 @@ impl<K: Key> Queue<K> {
         let item = &mut self.items[id as usize];
         item.is_retry_due = false;
         let priority = item.dirty.take().map_or(item.priority, |dirty| dirty.max(item.priority));
-        self.push(id, priority);
+        self.push(id, priority.index());
     }
 
     /// Queues the keys whose timers are due. Every operation that has the time calls it first, to keep the order.
@@ -282,10 +292,27 @@ impl<K: Key> Queue<K> {
     #[inline]
     pub(super) fn fire(&mut self, now: Nanos) -> Nanos {
         self.now = self.now.max(now);
-        if self.timers.first().is_some_and(|(due, _)| *due <= self.now) {
+        if self.next_deadline().is_some_and(|due| due <= self.now) {
             self.fire_all();
+            self.let_late_retries_in();
         }
         self.now
+    }
+
+    /// Queues late retries, one of each tenant in turn, as far as the overall rate permits.
+    fn let_late_retries_in(&mut self) {
+        while self.waiting[LATE] > 0 && self.next_token <= self.now {
+            self.limiter.clock().0.set(Duration::from_nanos(self.now));
+            match self.limiter.check() {
+                Err(until) => self.next_token = until.earliest_possible().as_nanos() as Nanos,
+                Ok(()) => {
+                    let Some(id) = self.pop_from(LATE, true) else { return };
+                    self.items[id as usize].asked_at = self.now;
+                    self.adds += 1;
+                    self.push(id, Priority::Low.index());
+                }
+            }
+        }
     }
 
     /// Out of line, since usually no timer is due.
@@ -309,41 +336,40 @@ impl<K: Key> Queue<K> {
         }
     }
 
-    /// Queues a retry or requeue that is due. After the second failure in a row, the overall rate can delay it again.
+    /// Queues a retry or requeue that is due. After the second failure in a row, it waits for the overall rate.
     fn enqueue_retry(&mut self, due: Nanos, id: u32) {
         let item = &self.items[id as usize];
-        let priority = match item.failures {
-            1 => item.priority,
+        match item.failures {
             // A requeue is a timer: no user waits for this key.
-            0 => Priority::Low,
-            _ => {
-                self.limiter.clock().0.set(Duration::from_nanos(self.now));
-                if let Err(until) = self.limiter.check() {
-                    let spread = SPREAD.mul_f64(self.limits.jitter.clamp(0.0, 1.0));
-                    let at = until.earliest_possible() + spread.mul_f64(self.random.f64());
-                    return self.set_timer(id, after(0, at).max(self.now + 1));
-                }
-                Priority::Low
-            }
-        };
-        self.mark(due, id, priority);
+            0 => self.mark(due, id, Priority::Low),
+            1 => self.mark(due, id, item.priority),
+            _ if item.queued.is_none() && item.dirty.is_none() => self.push(id, LATE),
+            _ => {}
+        }
     }
 
-    /// Returns when the next timer is due.
+    fn is_late(&self, id: u32) -> bool {
+        self.items[id as usize].queued.is_some_and(|(line, _)| usize::from(line) == LATE)
+    }
+
+    /// Returns when the next timer is due, or the overall rate permits another retry.
     pub(super) fn next_deadline(&self) -> Option<Nanos> {
-        self.timers.first().map(|(due, _)| *due)
+        let timer = self.timers.first().map(|(due, _)| *due);
+        let token = (self.waiting[LATE] > 0).then_some(self.next_token);
+        [timer, token].into_iter().flatten().min()
     }
 
     /// Returns the number of keys that can be taken now.
     pub(super) fn ready(&self) -> usize {
-        self.waiting.iter().sum()
+        self.waiting[..LATE].iter().sum()
     }
 
     /// Returns the current state.
     pub(super) fn snapshot(&mut self, now: Nanos) -> Snapshot<K> {
         let now = self.fire(now);
         let age = |began: Nanos| Duration::from_nanos(now.saturating_sub(began));
-        let mut depth = self.waiting;
+        let [low, high, late] = self.waiting;
+        let mut depth = [low, high];
         for item in
             self.runs.iter().map(|(id, _)| &self.items[*id as usize]).filter(|item| !item.is_held)
         {
@@ -356,7 +382,7 @@ impl<K: Key> Queue<K> {
             adds: self.adds,
             retries: self.retries,
             depth,
-            delayed: self.timers.len(),
+            delayed: self.timers.len() + late,
             processing: self.runs.len(),
             known: self.items.len(),
             unfinished: self.runs.iter().map(|(_, began)| age(*began)).sum(),
@@ -389,7 +415,7 @@ impl<K: Key> Queue<K> {
 
     /// Returns the waiting keys, timers, runs and keys with state.
     #[cfg(test)]
-    pub(super) fn counts(&self) -> ([usize; 2], usize, usize, usize) {
+    pub(super) fn counts(&self) -> ([usize; 3], usize, usize, usize) {
         (self.waiting, self.timers.len(), self.runs.len(), self.items.len())
     }
 
@@ -459,9 +485,13 @@ impl<K: Key> Queue<K> {
     fn mark(&mut self, now: Nanos, id: u32, priority: Priority) {
         let item = &mut self.items[id as usize];
         match item.queued {
-            Some((before, _)) if priority > before => {
+            Some((line, _)) if is_below(usize::from(line), priority) => {
+                if usize::from(line) == LATE {
+                    item.asked_at = now;
+                    self.adds += 1;
+                }
                 self.unqueue(id);
-                self.push(id, priority);
+                self.push(id, priority.index());
             }
             Some(_) => {}
             None if item.is_running || item.is_held => {
@@ -474,7 +504,7 @@ impl<K: Key> Queue<K> {
             None => {
                 item.asked_at = now;
                 self.adds += 1;
-                self.push(id, priority);
+                self.push(id, priority.index());
             }
         }
     }
@@ -485,46 +515,46 @@ impl<K: Key> Queue<K> {
         if !(item.is_running || item.is_held)
             && let Some(priority) = item.dirty.take()
         {
-            self.push(id, priority);
+            self.push(id, priority.index());
         }
     }
 
-    /// Appends an item to its tenant's line in `priority`.
-    fn push(&mut self, id: u32, priority: Priority) {
+    /// Appends an item to one of its tenant's lines.
+    fn push(&mut self, id: u32, line: usize) {
         let item = &mut self.items[id as usize];
         self.tickets = self.tickets.wrapping_add(1);
-        item.queued = Some((priority, self.tickets));
-        let line = &mut self.tenants[item.tenant as usize].lines[priority.index()];
-        line.entries.push_back((id, self.tickets));
-        line.len += 1;
-        if !line.in_ring {
-            line.in_ring = true;
-            self.rings[priority.index()].push_back(item.tenant);
+        item.queued = Some((line as u8, self.tickets));
+        let its = &mut self.tenants[item.tenant as usize].lines[line];
+        its.entries.push_back((id, self.tickets));
+        its.len += 1;
+        if !its.in_ring {
+            its.in_ring = true;
+            self.rings[line].push_back(item.tenant);
         }
-        self.waiting[priority.index()] += 1;
+        self.waiting[line] += 1;
     }
 
     /// Makes the entry of an item void, if it has one.
     fn unqueue(&mut self, id: u32) {
         let item = &mut self.items[id as usize];
-        let Some((priority, _)) = item.queued.take() else { return };
-        let line = &mut self.tenants[item.tenant as usize].lines[priority.index()];
-        line.len -= 1;
-        if line.entries.len() > 2 * line.len + 64 {
+        let Some((line, _)) = item.queued.take() else { return };
+        let line = usize::from(line);
+        let its = &mut self.tenants[item.tenant as usize].lines[line];
+        its.len -= 1;
+        if its.entries.len() > 2 * its.len + 64 {
             let items = &self.items;
-            line.entries.retain(|(id, ticket)| is_valid(items, *id, priority, *ticket));
+            its.entries.retain(|(id, ticket)| is_valid(items, *id, line, *ticket));
         }
-        self.left(priority);
+        self.left(line);
     }
 
-    /// Counts a key that left `priority`. After the last one, clears the priority's ring, because it has no further
-    /// turns.
-    fn left(&mut self, priority: Priority) {
-        self.waiting[priority.index()] -= 1;
-        while self.waiting[priority.index()] == 0
-            && let Some(tenant) = self.rings[priority.index()].pop_front()
+    /// Counts a key that left a line. After the last one, clears the line's ring, because it has no further turns.
+    fn left(&mut self, line: usize) {
+        self.waiting[line] -= 1;
+        while self.waiting[line] == 0
+            && let Some(tenant) = self.rings[line].pop_front()
         {
-            self.tenants[tenant as usize].lines[priority.index()] = Line::default();
+            self.tenants[tenant as usize].lines[line] = Line::default();
             self.leave(tenant);
         }
     }
@@ -534,13 +564,13 @@ impl<K: Key> Queue<K> {
     /// If all tenants with keys are at their share, they are served in the usual order. So a waiting key can be taken
     /// at any time, and the end of a run need not wake a worker.
     fn pop(&mut self) -> Option<(u32, Priority)> {
-        let mut below = self.waiting;
+        let mut below = [self.waiting[0], self.waiting[1]];
         for tenant in &self.at_share {
             let lines = &self.tenants[*tenant as usize].lines;
             below.iter_mut().zip(lines).for_each(|(below, line)| *below -= line.len);
         }
         let all = below == [0; 2];
-        let priority = match if all { self.waiting } else { below } {
+        let priority = match if all { [self.waiting[0], self.waiting[1]] } else { below } {
             [0, 0] => return None,
             [0, _] => Priority::High,
             [_, high] => {
@@ -552,38 +582,43 @@ impl<K: Key> Queue<K> {
         if priority == Priority::Low {
             self.passed_over = 0;
         }
-        let turn = self.turn(priority, all)?;
-        let tenant = self.rings[priority.index()].remove(turn)?;
-        let line = &mut self.tenants[tenant as usize].lines[priority.index()];
+        Some((self.pop_from(priority.index(), all)?, priority))
+    }
+
+    /// Removes the first item of the tenant whose turn it is. Tenants at their share keep their turns, unless `all` are
+    /// served.
+    fn pop_from(&mut self, line: usize, all: bool) -> Option<u32> {
+        let turn = self.turn(line, all)?;
+        let tenant = self.rings[line].remove(turn)?;
+        let its = &mut self.tenants[tenant as usize].lines[line];
         let id = loop {
-            let (id, ticket) = line.entries.pop_front()?;
-            if is_valid(&self.items, id, priority, ticket) {
+            let (id, ticket) = its.entries.pop_front()?;
+            if is_valid(&self.items, id, line, ticket) {
                 break id;
             }
         };
-        line.len -= 1;
-        if line.len == 0 {
-            line.in_ring = false;
-            line.entries.clear();
+        its.len -= 1;
+        if its.len == 0 {
+            its.in_ring = false;
+            its.entries.clear();
         } else {
-            self.rings[priority.index()].push_back(tenant);
+            self.rings[line].push_back(tenant);
         }
         self.items[id as usize].queued = None;
-        self.left(priority);
-        Some((id, priority))
+        self.left(line);
+        Some(id)
     }
 
     /// Returns the position in a ring of the tenant whose turn it is. Tenants without keys ahead of it are removed.
-    /// Tenants at their share keep their turns, unless `all` are served. They are few, so this takes amortised constant
-    /// time.
-    fn turn(&mut self, priority: Priority, all: bool) -> Option<usize> {
+    /// Tenants at their share are few, so this takes amortised constant time.
+    fn turn(&mut self, line: usize, all: bool) -> Option<usize> {
         let mut turn = 0;
-        while let Some(&id) = self.rings[priority.index()].get(turn) {
+        while let Some(&id) = self.rings[line].get(turn) {
             let tenant = &mut self.tenants[id as usize];
-            let line = &mut tenant.lines[priority.index()];
-            if line.len == 0 {
-                *line = Line::default();
-                self.rings[priority.index()].remove(turn);
+            let its = &mut tenant.lines[line];
+            if its.len == 0 {
+                *its = Line::default();
+                self.rings[line].remove(turn);
                 self.leave(id);
             } else if all || tenant.running < self.share {
                 return Some(turn);
@@ -625,9 +660,14 @@ impl<K: Key> Queue<K> {
     }
 }
 
+/// Returns whether a request with this priority takes a key out of the line.
+fn is_below(line: usize, priority: Priority) -> bool {
+    line == LATE || line < priority.index()
+}
+
 /// Returns whether an entry of a line is that of a waiting item.
-fn is_valid<K>(items: &Slab<Item<K>>, id: u32, priority: Priority, ticket: u32) -> bool {
-    items.get(id as usize).is_some_and(|item| item.queued == Some((priority, ticket)))
+fn is_valid<K>(items: &Slab<Item<K>>, id: u32, line: usize, ticket: u32) -> bool {
+    items.get(id as usize).is_some_and(|item| item.queued == Some((line as u8, ticket)))
 }
 
 /// Returns `now` plus `delay`, at most the end of time.

@@ -137,7 +137,6 @@ fn from(version: &str) -> WatchFrom {
         version: Some(version.into()),
         initial_events: false,
         timeout: Duration::from_secs(60),
-        metadata_only: false,
     }
 }
 

@@ -146,3 +146,9 @@ async fn two_controllers_of_one_name_are_refused_before_anything_begins() {
     assert!(matches!(refused, ProgramError::SameName("foo")), "{refused}");
     assert!(refused.to_string().contains("two controllers are called \"foo\""), "{refused}");
 }
+
+#[test]
+fn main_prints_an_error_as_a_sentence() {
+    let died = ProgramError::Died { name: "a sink".into(), why: "it ended".into() };
+    assert_eq!(format!("{:?}", ExitError::from(died)), "a sink died: it ended");
+}

@@ -161,3 +161,25 @@ async fn a_reconcile_knows_how_often_it_has_failed_in_a_row() {
     server.run(manager, sleep(Duration::from_secs(60))).await;
     assert_eq!(log.lock()[..3], ["0", "1", "2"]);
 }
+
+/// Without a limit, each write of the status enqueues the object again at once.
+#[tokio::test(start_paused = true)]
+async fn reconciles_that_only_write_the_status_are_limited() {
+    let server = Server::new(1);
+    server.put(&site(), json!({}));
+    let log = Log::default();
+    let seen = log.clone();
+    let manager =
+        Manager::new("test").controller::<Site>().reconcile(move |_, cx: Context<Site>| {
+            seen.lock().push(String::new());
+            let pods = seen.lock().len();
+            async move {
+                cx.patch_status(json!({ "pods": pods })).await?;
+                Ok::<_, Problem>(Action::Done)
+            }
+        });
+    server.run(manager, sleep(Duration::from_secs(60))).await;
+    // 20 at once, then one a second.
+    let reconciles = log.lock().len();
+    assert!((60..=85).contains(&reconciles), "{reconciles}");
+}

@@ -29,7 +29,6 @@ impl Machine {
             version: self.bound(),
             initial_events: true,
             timeout: self.timeout(STREAM_TIMEOUT),
-            metadata_only: self.metadata_only,
         };
         actions.extend([Action::Begin(reason), Action::Watch(from)]);
         actions
@@ -67,8 +66,7 @@ impl Machine {
         let version = Some(held.to_string());
         self.phase = Phase::Watching { began: now, opened: false, progressed: false };
         let timeout = self.timeout(TIMEOUT);
-        let metadata_only = self.metadata_only;
-        vec![Action::Watch(WatchFrom { version, initial_events: false, timeout, metadata_only })]
+        vec![Action::Watch(WatchFrom { version, initial_events: false, timeout })]
     }
 
     pub(super) fn timeout(&mut self, seconds: Range<u64>) -> Duration {

@@ -19,7 +19,7 @@ struct Run {
 impl Run {
     fn new() -> Run {
         let now = Instant::now();
-        let machine = Machine::new(false, fastrand::Rng::with_seed(3), now);
+        let machine = Machine::new(fastrand::Rng::with_seed(3), now);
         Run { machine, now, actions: Vec::new() }
     }
 

@@ -169,6 +169,25 @@ async fn a_storm_of_failures_is_bounded_and_delays_no_healthy_key() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn tenants_take_turns_at_the_overall_rate() {
+    let queue = exact();
+    (0..10_000).for_each(|name| queue.add((1, name)));
+    storm(&queue, 5).await;
+    let key = (2, 0);
+    queue.add(key);
+    for _ in 0..2 {
+        assert_eq!(fail(&queue).unwrap().0, key);
+        advance(10 * MS).await;
+    }
+    // 10,000 retries are ahead of it, at 50 per second; it is taken with the second token.
+    let start = Instant::now();
+    while fail(&queue).is_none_or(|(failed, _)| failed != key) {
+        advance(MS).await;
+    }
+    assert!(start.elapsed() <= 60 * MS, "it waited {:?}", start.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn events_do_not_shorten_a_retry_after() {
     let queue = exact();
     queue.add(A);

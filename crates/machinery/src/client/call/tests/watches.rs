@@ -74,12 +74,11 @@ async fn a_cancelled_next_loses_no_event() {
 async fn metadata_only_is_preferred_to_complete_objects() {
     let (client, asked) =
         client(200, &[r#"{"items":null,"metadata":{"resourceVersion":"1"}}"#], End::Good);
-    let page = Page::default();
-    client.list_metadata::<Thing>(&Scope::default(), &page, |_| {}).await.unwrap();
+    let (page, only) = (Page::default(), Scope { metadata_only: true, ..Scope::default() });
+    client.list::<Thing>(&only, &page, |_| {}).await.unwrap();
     let as_list = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
     assert_eq!(asked.lock().accept, format!("{as_list},application/json"));
-    let from = WatchFrom { metadata_only: true, ..from("1") };
-    client.watch::<Thing>(&Scope::default(), &from).await.unwrap();
+    client.watch::<Thing>(&only, &from("1")).await.unwrap();
     let as_object = as_list.replace("List", "");
     assert_eq!(asked.lock().accept, format!("{as_object},application/json"));
 }
@@ -106,9 +105,9 @@ async fn a_server_without_metadata_only_sends_complete_objects() {
     });
     let client = Client::from_service(service, Options::default());
     let (page, mut items) = (Page::default(), 0);
-    client.list_metadata::<Thing>(&Scope::default(), &page, |_| items += 1).await.unwrap();
+    let only = Scope { metadata_only: true, ..Scope::default() };
+    client.list::<Thing>(&only, &page, |_| items += 1).await.unwrap();
     assert_eq!(items, 1);
-    let from = WatchFrom { metadata_only: true, ..from("1") };
-    let mut events = client.watch::<Thing>(&Scope::default(), &from).await.unwrap();
+    let mut events = client.watch::<Thing>(&only, &from("1")).await.unwrap();
     assert!(matches!(events.next().await, Some(Ok(WatchEvent::Added(_)))));
 }

@@ -196,7 +196,7 @@ fn watch_timeouts_are_spread_between_two_and_four_minutes() {
     let timeouts: std::collections::BTreeSet<_> = (0..50)
         .map(|seed| {
             let rng = fastrand::Rng::with_seed(seed);
-            Machine::new(false, rng, Instant::now()).timeout(TIMEOUT)
+            Machine::new(rng, Instant::now()).timeout(TIMEOUT)
         })
         .collect();
     assert!(timeouts.len() > 25, "{timeouts:?}");

@@ -6,10 +6,11 @@ use std::time::Duration;
 use super::super::super::Retry;
 use super::super::super::queue::Nanos;
 use super::super::{Named, Priority};
+use super::MS;
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Known {
-    pub(super) queued: Option<Priority>,
+    pub(super) queued: Option<usize>,
     /// The number of the take.
     pub(super) processing: Option<u64>,
     pub(super) dirty: Option<Priority>,
@@ -27,8 +28,10 @@ pub(super) struct Model {
     pub(super) keys: BTreeMap<Named, Known>,
     /// Per priority, the tenants in the order of their turns, with their queues. A queue emptied by other
     /// priorities keeps its turn until the whole priority is empty.
-    pub(super) queues: [Vec<(u32, Vec<Named>)>; 2],
+    pub(super) queues: [Vec<(u32, Vec<Named>)>; 3],
     pub(super) passed_over: u32,
+    /// Tokens, as nanoseconds' worth, and as of when.
+    pub(super) tokens: (Nanos, Nanos),
     pub(super) takes: u64,
     pub(super) closed: bool,
     /// Result of the last take.
@@ -36,6 +39,11 @@ pub(super) struct Model {
     /// Result of the last retry.
     pub(super) delay: Option<Duration>,
 }
+
+/// The time of one token.
+const INTERVAL: Nanos = 20 * MS;
+/// The line of retries that wait for a token.
+const LATE: usize = 2;
 
 impl Model {
     pub(super) fn new(workers: usize) -> Model {
@@ -45,6 +53,7 @@ impl Model {
             keys: BTreeMap::new(),
             queues: Default::default(),
             passed_over: 0,
+            tokens: (2 * INTERVAL, 0),
             takes: 0,
             closed: false,
             taken: None,
@@ -67,16 +76,16 @@ impl Model {
         });
     }
 
-    pub(super) fn push(&mut self, key: Named, priority: Priority) {
+    pub(super) fn push(&mut self, key: Named, line: usize) {
         if let Some(before) = self.known(key).queued {
-            let queues = &mut self.queues[before.index()];
+            let queues = &mut self.queues[before];
             queues.iter_mut().for_each(|(_, line)| line.retain(|other| *other != key));
             leave_if_empty(queues);
         }
-        self.known(key).queued = Some(priority);
-        let queues = &mut self.queues[priority.index()];
+        self.known(key).queued = Some(line);
+        let queues = &mut self.queues[line];
         match queues.iter_mut().find(|(tenant, _)| *tenant == key.0) {
-            Some((_, line)) => line.push(key),
+            Some((_, keys)) => keys.push(key),
             None => queues.push((key.0, vec![key])),
         }
     }
@@ -84,25 +93,51 @@ impl Model {
     pub(super) fn mark(&mut self, key: Named, priority: Priority) {
         let known = self.known(key);
         match known.queued {
-            Some(before) if priority > before => self.push(key, priority),
+            Some(before) if before == LATE || priority.index() > before => {
+                self.push(key, priority.index());
+            }
             Some(_) => {}
             None if known.processing.is_some() || known.held => {
                 known.dirty = Some(known.dirty.map_or(priority, |before| before.max(priority)));
             }
-            None => self.push(key, priority),
+            None => self.push(key, priority.index()),
         }
     }
 
     pub(super) fn push_retry(&mut self, key: Named) {
         let known = self.known(key);
-        let priority = known.priority.filter(|_| known.failures == 1);
-        self.push(key, priority.unwrap_or(Priority::Low));
+        let line = match known.failures {
+            0 => Priority::Low.index(),
+            1 => known.priority.unwrap_or(Priority::Low).index(),
+            _ => LATE,
+        };
+        self.push(key, line);
+    }
+
+    /// Queues late retries for as many tokens as there are.
+    fn let_late_in(&mut self) {
+        let (level, as_of) = self.tokens;
+        let mut level = (level + self.now - as_of).min(2 * INTERVAL);
+        while level >= INTERVAL && !self.queues[LATE].is_empty() {
+            level -= INTERVAL;
+            let mut queues = std::mem::take(&mut self.queues[LATE]);
+            queues.retain(|(_, keys)| !keys.is_empty());
+            let (tenant, mut keys) = queues.remove(0);
+            let key = keys.remove(0);
+            if !keys.is_empty() {
+                queues.push((tenant, keys));
+            }
+            self.queues[LATE] = queues;
+            self.known(key).queued = None;
+            self.push(key, Priority::Low.index());
+        }
+        self.tokens = (level, self.now);
     }
 
     pub(super) fn fire(&mut self) {
         loop {
             let timers = self.keys.iter().filter_map(|(key, known)| Some((known.retry?, *key)));
-            let Some((_, key)) = timers.min().filter(|(due, _)| *due <= self.now) else { return };
+            let Some((_, key)) = timers.min().filter(|(due, _)| *due <= self.now) else { break };
             let known = self.known(key);
             known.retry = None;
             known.held = false;
@@ -110,16 +145,20 @@ impl Model {
             } else if known.processing.is_some() {
                 known.retry_due = true;
             } else if let Some(priority) = known.dirty.take() {
-                self.push(key, priority);
+                self.push(key, priority.index());
             } else {
                 self.push_retry(key);
             }
         }
+        self.let_late_in();
     }
 
     pub(super) fn retry(&mut self, key: Named, retry: Retry) -> Duration {
         let now = self.now;
         let known = self.known(key);
+        if known.queued == Some(LATE) {
+            return Duration::ZERO;
+        }
         known.retry_due = false;
         // A pending retry without a failure is a requeue.
         if known.retry.is_none() || known.failures == 0 {
@@ -213,8 +252,10 @@ impl Model {
     pub(super) fn requeue(&mut self, key: Named, delay: Nanos) {
         let due = self.now + delay;
         let known = self.known(key);
-        known.retry_due = false;
-        known.retry = Some(due);
+        if known.queued != Some(LATE) {
+            known.retry_due = false;
+            known.retry = Some(due);
+        }
     }
 
     /// The run did not begin: it is still to come, in the priority that it was taken from or in a better
@@ -227,7 +268,7 @@ impl Model {
             return;
         }
         let priority = known.dirty.take().max(known.priority).unwrap_or(Priority::Low);
-        self.push(key, priority);
+        self.push(key, priority.index());
     }
 
     pub(super) fn enqueue_if_dirty(&mut self, key: Named) {
@@ -236,7 +277,7 @@ impl Model {
             && !known.held
             && let Some(priority) = known.dirty.take()
         {
-            self.push(key, priority);
+            self.push(key, priority.index());
         }
     }
 
@@ -256,8 +297,8 @@ impl Model {
         self.queues = Default::default();
     }
 
-    pub(super) fn depth(&self) -> [usize; 2] {
-        [0, 1].map(|priority| self.queues[priority].iter().map(|(_, line)| line.len()).sum())
+    pub(super) fn depth(&self) -> [usize; 3] {
+        [0, 1, LATE].map(|priority| self.queues[priority].iter().map(|(_, line)| line.len()).sum())
     }
 
     pub(super) fn delayed(&self) -> usize {
