@@ -12,7 +12,6 @@ use super::series::{Series, Value, declare, full_name};
 use crate::controller::{Class, Outcome};
 use crate::events::{Dropped, Type};
 use crate::object::{Kind, ObjectKey};
-use crate::reflector::Reason;
 use crate::workqueue::Priority;
 use crate::{client, controller, events, leader_election, reflector, workqueue};
 
@@ -214,7 +213,7 @@ impl controller::Observer for Metrics {
 }
 
 impl reflector::Observer for Metrics {
-    fn list_began(&self, kind: &Kind, _: Reason) {
+    fn list_began(&self, kind: &Kind) {
         self.watches.lists.of([kind.resource()]).inc();
     }
     fn listed(&self, kind: &Kind, items: usize, took: Duration) {

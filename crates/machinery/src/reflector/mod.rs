@@ -13,10 +13,10 @@
 //!   Streaming lists that are not accepted, because the server is down or asks for a pause, do not count. After an
 //!   expired continue token, the reflector requests one list in a single page.
 //! - A watch that breaks or ends is resumed from its version. Only 410, or a version from which watches keep failing,
-//!   leads to a new list. After 150 s of silence, the reflector requests the server's version and opens a new watch. If
-//!   watches stay silent for half an hour while the server has newer versions, the kind is listed. A watch is reopened
-//!   if it is not accepted within the client's deadline, at most 30 s. The kind is listed after five such watches in a
-//!   row, or five that end at once. After that, each further one leads to a list until a watch delivers something.
+//!   leads to a new list. After 150 s of silence, the reflector requests the server's version and opens a new watch. A
+//!   watch is reopened if it is not accepted within the client's deadline, at most 30 s. The kind is listed after five
+//!   such watches in a row, or five that end at once. After that, each further one leads to a list until a watch
+//!   delivers something.
 //! - Waits after failures start at 800 ms and double up to 30 s, with jitter. They start over when a watch delivers
 //!   something new, after two minutes without failure, and when an unreachable API server responds again
 //!   ([`Connectivity`](crate::client::Connectivity)). Such a return also shortens the current wait. While no other
@@ -38,21 +38,15 @@
 //! - No two objects of a kind are written at the same version: of several additions or changes with one version, only
 //!   the first counts. Deletions always count, because etcd removes the objects of an expired lease in one transaction.
 
+mod limits;
 mod position;
-mod backoff;
 mod failure;
-mod state;
-mod regressed;
-mod action;
-mod step;
-mod quarantine;
+mod health;
 mod observer;
-mod feed;
-mod report;
-mod run;
+mod sink;
+mod list_and_watch;
 
-pub use action::Reason;
+pub use health::{Health, HealthHandle, State};
+pub use list_and_watch::{Reflector, Refresh};
 pub use observer::Observer;
-pub use regressed::ResourceVersionRegressed;
-pub use run::{Reflector, Refresh};
-pub use state::{Health, HealthHandle, State};
+pub use position::ResourceVersionRegressed;

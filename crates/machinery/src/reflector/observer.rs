@@ -2,16 +2,14 @@
 
 use std::time::Duration;
 
-use super::action::Reason;
-
 use crate::object::{Kind, ObjectKey};
 
 /// Observes reflectors, for metrics. Every method has an empty default, runs in the reflector's task and must not
 /// block. Current values (version, staleness, quarantined) are read from the [`HealthHandle`](super::HealthHandle).
 pub trait Observer: Send + Sync + 'static {
     /// A list begins.
-    fn list_began(&self, kind: &Kind, reason: Reason) {
-        let _ = (kind, reason);
+    fn list_began(&self, kind: &Kind) {
+        let _ = kind;
     }
 
     /// A list with this many items was committed; it took this long in total.

@@ -13,6 +13,21 @@ pub(super) enum Position {
     Opaque(String),
 }
 
+/// The regression of an API server's data to an earlier state, as when etcd is restored from a backup. Changes since
+/// that backup are undone, and their versions are reused. The stored objects cannot be trusted, so the process should
+/// restart.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the API server's data went back from version {held} to {at}, as when a backup is restored: \
+     the cached objects are no longer valid, and the process must restart"
+)]
+pub struct ResourceVersionRegressed {
+    /// The newest version seen before.
+    pub held: String,
+    /// The newest version now.
+    pub at: String,
+}
+
 impl Position {
     /// Parses a position; `None` for the empty string and `0`, which in a request means "any".
     pub(super) fn parse(text: String) -> Option<Position> {

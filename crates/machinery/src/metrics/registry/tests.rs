@@ -6,7 +6,6 @@ use super::*;
 use crate::controller::{Class, Outcome};
 use crate::events::{Dropped, Type};
 use crate::object::{Kind, Meta, ObjectKey};
-use crate::reflector::Reason;
 use crate::{client, controller, events, leader_election, reflector};
 
 #[derive(Debug, serde::Deserialize)]
@@ -65,9 +64,9 @@ fn requests_happen(metrics: &Metrics) {
 async fn watches_happen(metrics: &Metrics) {
     use reflector::Observer;
     let kind = &Deployment::kind();
-    metrics.list_began(kind, Reason::Start);
+    metrics.list_began(kind);
     metrics.list_failed(kind);
-    metrics.list_began(kind, Reason::Start);
+    metrics.list_began(kind);
     metrics.listed(kind, 50, Duration::from_millis(20));
     metrics.watch_opened(kind);
     advance(Duration::from_secs(40)).await;

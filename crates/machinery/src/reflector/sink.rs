@@ -4,16 +4,19 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::action::Reason;
+use super::health::HealthHandle;
 use super::observer::Observer;
-use super::quarantine::Quarantine;
-use super::state::HealthHandle;
+use hashbrown::HashSet;
+
 use crate::client::{Undecodable, WatchEvent};
 use crate::object::{Kind, ObjectKey, Resource, ResourceVersion};
 use crate::store::Writer;
 
+/// Approximate limit of keys from failed lists, until a list is complete.
+const MOST: usize = 10_000;
+
 /// Writes received objects to the store, staged or at once.
-pub(super) struct StoreFeed<V> {
+pub(super) struct StoreSink<V> {
     writer: Writer<V>,
     quarantine: Quarantine,
     observer: Arc<dyn Observer>,
@@ -24,31 +27,39 @@ pub(super) struct StoreFeed<V> {
     began: Instant,
 }
 
-impl<V: Resource> StoreFeed<V> {
+/// Keys of objects whose last version could not be decoded. A decodable version, the object's deletion, or a
+/// complete list without it removes a key.
+#[derive(Debug, Default)]
+pub(super) struct Quarantine {
+    keys: HashSet<ObjectKey>,
+    /// The keys that the current list has shown so far.
+    listed: HashSet<ObjectKey>,
+}
+
+impl<V: Resource> StoreSink<V> {
     pub(super) fn new(
         writer: Writer<V>,
         observer: Arc<dyn Observer>,
         health: HealthHandle,
-        kind: Kind,
-    ) -> StoreFeed<V> {
-        StoreFeed {
+    ) -> StoreSink<V> {
+        StoreSink {
             writer,
             quarantine: Quarantine::default(),
             observer,
             health,
-            kind,
+            kind: V::kind(),
             items: 0,
             began: Instant::now(),
         }
     }
 
     /// Begins a list and discards the staged objects of an unfinished one.
-    pub(super) fn begin(&mut self, reason: Reason) {
+    pub(super) fn begin(&mut self) {
         self.items = 0;
         self.began = Instant::now();
         self.quarantine.begin();
         self.writer.begin();
-        self.observer.list_began(&self.kind, reason);
+        self.observer.list_began(&self.kind);
     }
 
     /// Stages an item of a list.
@@ -124,7 +135,7 @@ impl<V: Resource> StoreFeed<V> {
     pub(super) fn commit(&mut self, at: ResourceVersion) {
         let taken = self.writer.commit(at);
         if !taken {
-            // The state machine refuses such a list earlier.
+            // The reflector refuses such a list earlier.
             tracing::error!("the list of {} at {at} was not accepted", self.kind.resource());
             return;
         }
@@ -159,6 +170,43 @@ impl<V: Resource> StoreFeed<V> {
         }
         let held = self.quarantine.len();
         self.health.update(|health| health.quarantined = held);
+    }
+}
+
+// === impl Quarantine ===
+
+impl Quarantine {
+    /// Adds an object. Returns whether it is new; only new objects are logged.
+    pub(super) fn put(&mut self, key: ObjectKey, staging: bool) -> bool {
+        if staging {
+            self.listed.insert(key.clone());
+        }
+        self.keys.insert(key)
+    }
+
+    /// Removes an object that can be decoded again or was deleted. Returns whether it was quarantined. Removals by a
+    /// list take effect when it is complete.
+    pub(super) fn remove(&mut self, key: &ObjectKey, staging: bool) -> bool {
+        let keys = if staging { &mut self.listed } else { &mut self.keys };
+        // Nearly always empty, and this runs for every event.
+        !keys.is_empty() && keys.remove(key)
+    }
+
+    /// Begins a list.
+    pub(super) fn begin(&mut self) {
+        self.listed = HashSet::new();
+        if self.keys.len() > MOST {
+            self.keys = HashSet::new();
+        }
+    }
+
+    /// Completes the list.
+    pub(super) fn commit(&mut self) {
+        self.keys = std::mem::take(&mut self.listed);
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.keys.len()
     }
 }
 
@@ -198,7 +246,7 @@ mod tests {
             });
         });
         let health = HealthHandle::new(Instant::now());
-        let mut feed = StoreFeed::new(writer, Arc::new(()), health.clone(), Thing::kind());
+        let mut feed = StoreSink::new(writer, Arc::new(()), health.clone());
         let meta: Value = json!({
             "name": "it", "namespace": "ns", "uid": uid(1), "resourceVersion": "5",
         });
@@ -211,5 +259,33 @@ mod tests {
         assert!(store.get(&key).is_none(), "it is another one that cannot be decoded");
         assert_eq!(*deltas.lock(), ['+', '-']);
         assert_eq!(health.get().quarantined, 1);
+    }
+
+    fn key(name: &str) -> ObjectKey {
+        ObjectKey::new("ns", name)
+    }
+
+    #[test]
+    fn an_undecodable_object_is_new_only_once() {
+        let mut quarantine = Quarantine::default();
+        quarantine.begin();
+        assert!(quarantine.put(key("a"), true));
+        quarantine.begin();
+        assert!(!quarantine.put(key("a"), true), "the first list broke off");
+        quarantine.commit();
+        assert!(!quarantine.put(key("a"), false), "a watch shows its next version");
+        assert!(quarantine.remove(&key("a"), false));
+        assert!(quarantine.put(key("a"), false), "it could be decoded meanwhile");
+    }
+
+    #[test]
+    fn only_a_complete_list_without_a_key_releases_it() {
+        let mut quarantine = Quarantine::default();
+        quarantine.put(key("a"), false);
+        quarantine.begin();
+        quarantine.begin();
+        assert_eq!(quarantine.len(), 1);
+        quarantine.commit();
+        assert_eq!(quarantine.len(), 0);
     }
 }

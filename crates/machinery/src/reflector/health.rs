@@ -1,10 +1,11 @@
-//! Reports of a reflector: the health handle, and lines in the log.
+//! The health of a reflector: its state, a handle to read it, and lines in the log.
 
+use std::fmt;
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::state::{HealthHandle, State};
 use crate::identity::Hints;
 use crate::object::{InternedStr, Kind, ResourceVersion};
 
@@ -13,8 +14,51 @@ const WORTH_A_LINE: u32 = 3;
 /// Shortest time in [`State::Live`] that counts as recovered, because each watch could end at once.
 const RECOVERED: Duration = Duration::from_secs(1);
 
+/// The state of a reflector.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum State {
+    /// Not started.
+    Starting,
+    /// The first list is in progress; nothing can be read yet.
+    Listing,
+    /// The view follows the server.
+    Live,
+    /// There is a view, but the server has sent nothing since [`Health::since`].
+    Stale,
+    /// Listing or watching is forbidden. The old view is kept.
+    Forbidden,
+    /// The API server does not serve the kind. The old view is kept.
+    NotServed,
+    /// The reflector's task has panicked or was stopped.
+    Dead,
+}
+
+/// The health of a reflector.
+#[derive(Debug, Clone)]
+pub struct Health {
+    /// Its state.
+    pub state: State,
+    /// Start of the state. [`State::Stale`] counts from the last response of the server.
+    pub since: Instant,
+    /// The last error, as a sentence; `None` while [`State::Live`].
+    pub why: Option<String>,
+    /// The version up to which the view is complete.
+    pub version: ResourceVersion,
+    /// Time of arrival of the last list, event or bookmark.
+    pub heard: Instant,
+    /// True once there has been a complete list.
+    pub synced: bool,
+    /// Number of objects that cannot be decoded; their last decodable state is stored, if there was one.
+    pub quarantined: usize,
+}
+
+/// Reads the [`Health`] of one reflector at any time. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct HealthHandle(watch::Sender<Health>);
+
 /// Reports states: each problem once when it begins and once when it ends.
-pub(super) struct Report {
+pub(super) struct HealthReporter {
     kind: Kind,
     namespace: Option<InternedStr>,
     health: HealthHandle,
@@ -28,15 +72,116 @@ pub(super) struct Report {
     reported: bool,
 }
 
-impl Report {
+// === impl State ===
+
+impl State {
+    /// Returns a word for metric labels.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            State::Starting => "Starting",
+            State::Listing => "Listing",
+            State::Live => "Live",
+            State::Stale => "Stale",
+            State::Forbidden => "Forbidden",
+            State::NotServed => "NotServed",
+            State::Dead => "Dead",
+        }
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+// === impl Health ===
+
+impl Health {
+    /// Returns the greatest age of the view: the time since the server last sent something. The result is small in
+    /// [`State::Live`].
+    pub fn staleness(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.heard)
+    }
+}
+
+// === impl HealthHandle ===
+
+impl HealthHandle {
+    pub(super) fn new(now: Instant) -> HealthHandle {
+        HealthHandle(watch::Sender::new(Health {
+            state: State::Starting,
+            since: now,
+            why: None,
+            version: ResourceVersion::UNKNOWN,
+            heard: now,
+            synced: false,
+            quarantined: 0,
+        }))
+    }
+
+    /// Returns the current health.
+    pub fn get(&self) -> Health {
+        self.0.borrow().clone()
+    }
+
+    /// Returns whether there has been a complete list.
+    pub fn has_synced(&self) -> bool {
+        self.0.borrow().synced
+    }
+
+    /// Signals changes of the state, and the first complete list.
+    pub fn changes(&self) -> watch::Receiver<Health> {
+        self.0.subscribe()
+    }
+
+    /// Completes when the health is as `wanted`; never, if the reflector ends before.
+    pub fn reached<F: FnMut(&Health) -> bool + Send>(
+        &self,
+        wanted: F,
+    ) -> impl Future<Output = ()> + Send + use<F> {
+        let mut changes = self.changes();
+        // `handle` keeps the sender, so this cannot fail.
+        let handle = self.clone();
+        async move {
+            drop(changes.wait_for(wanted).await);
+            drop(handle);
+        }
+    }
+
+    pub(super) fn update(&self, change: impl FnOnce(&mut Health)) {
+        self.0.send_if_modified(|health| {
+            let before = (health.state, health.synced);
+            change(health);
+            before != (health.state, health.synced)
+        });
+    }
+}
+
+// === impl HealthReporter ===
+
+impl HealthReporter {
     pub(super) fn new(
         kind: Kind,
         namespace: Option<InternedStr>,
         health: HealthHandle,
         hints: Hints,
-    ) -> Report {
+    ) -> HealthReporter {
         let (state, since) = (State::Starting, Instant::now());
-        Report { kind, namespace, health, hints, state, since, failures: 0, reported: false }
+        HealthReporter {
+            kind,
+            namespace,
+            health,
+            hints,
+            state,
+            since,
+            failures: 0,
+            reported: false,
+        }
+    }
+
+    pub(super) fn state(&self) -> State {
+        self.state
     }
 
     pub(super) fn handle(&self) -> HealthHandle {
@@ -50,7 +195,7 @@ impl Report {
     }
 
     /// Reports the state, its start and its reason.
-    pub(super) fn state(&mut self, state: State, since: Instant, why: Option<String>) {
+    pub(super) fn enter(&mut self, state: State, since: Instant, why: Option<String>) {
         self.recovered();
         self.log(state, why.as_deref());
         let changed = state != self.state;
@@ -128,11 +273,11 @@ impl Report {
     }
 }
 
-impl Drop for Report {
+impl Drop for HealthReporter {
     /// Reports the end of the reflector, normal or by a panic.
     fn drop(&mut self) {
         let why = if std::thread::panicking() { "its task panicked" } else { "it was stopped" };
-        self.state(State::Dead, Instant::now(), Some(why.to_owned()));
+        self.enter(State::Dead, Instant::now(), Some(why.to_owned()));
     }
 }
 
@@ -149,7 +294,7 @@ mod tests {
         Hints { kinds: "apply crds.yaml", rights: "apply roles.yaml", reviews: "" };
 
     /// The lines that `work` logs at info level and above.
-    fn logged(work: impl FnOnce(&mut Report)) -> Vec<String> {
+    fn logged(work: impl FnOnce(&mut HealthReporter)) -> Vec<String> {
         #[derive(Clone, Default)]
         struct LogBuffer(Arc<Mutex<Vec<u8>>>);
 
@@ -164,7 +309,7 @@ mod tests {
         }
 
         let (logged, health) = (LogBuffer::default(), HealthHandle::new(Instant::now()));
-        let mut report = Report::new(KIND, None, health, HINTS);
+        let mut report = HealthReporter::new(KIND, None, health, HINTS);
         let writer = logged.clone();
         // While only one subscriber exists, tracing asks the thread that registers a log call for
         // its subscriber. That can be the thread of another test, which has none.
@@ -179,12 +324,12 @@ mod tests {
         text.lines().map(str::to_owned).collect()
     }
 
-    fn enter(report: &mut Report, state: State) {
+    fn enter(report: &mut HealthReporter, state: State) {
         let why = (state != State::Live).then(|| "why".to_owned());
-        report.state(state, Instant::now(), why);
+        report.enter(state, Instant::now(), why);
     }
 
-    fn a_while_passes(report: &mut Report) {
+    fn a_while_passes(report: &mut HealthReporter) {
         report.since = report.since.checked_sub(RECOVERED).unwrap();
         report.recovered();
     }

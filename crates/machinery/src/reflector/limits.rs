@@ -1,4 +1,4 @@
-//! The numbers of the state machine, with reasons.
+//! The limits of the reflector, with reasons.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -20,9 +20,6 @@ pub(super) const OPEN: Duration = Duration::from_secs(30);
 pub(super) const IDLE: Duration = Duration::from_secs(150);
 /// Shortest life of a new watch, even after a long outage: it delivers missed events within a moment.
 pub(super) const GRACE: Duration = Duration::from_secs(30);
-/// Time after which a kind is listed because its watches are silent although the server has newer versions. For a quiet
-/// kind, such a list is wasted; for a broken watch, nothing else helps.
-pub(super) const OVERTAKEN: Duration = Duration::from_secs(1800);
 /// Range of `timeoutSeconds`: below 240 s, where common load balancers cut idle connections, and spread out so that
 /// replicas do not move in lockstep.
 pub(super) const TIMEOUT: Range<u64> = 120..230;
@@ -39,11 +36,9 @@ pub(super) const RETURNED: Duration = Duration::from_secs(1);
 pub(super) const NOT_SERVED: Duration = Duration::from_millis(800);
 /// Duration below which a watch that ends without progress counts as a failure.
 pub(super) const SHORT: Duration = Duration::from_secs(1);
-/// Number of consecutive "too large resource version" responses before the bound is dropped.
-pub(super) const TOO_LARGE: u32 = 5;
 /// Number of consecutive lists of the newest version that must be older than the stored one before the history counts
 /// as regressed. One would be enough: such a list is as fresh as etcd (KEP-2340).
 pub(super) const REWOUND: u32 = 3;
-/// Number of consecutive watches at one version that failed internally, ended at once or timed out before the kind
-/// is listed again.
+/// Number of consecutive requests at one version that failed internally, ended at once, timed out or were too new for
+/// the server, before the kind is listed again, and the bound of lists is dropped.
 pub(super) const STUCK: u32 = 5;

@@ -1,0 +1,666 @@
+//! The loop that lists and watches, as client-go's `ListAndWatch`.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::coop::consume_budget;
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+
+use super::failure::{Backoff, Class, Failure};
+use super::health::{HealthHandle, HealthReporter, State};
+use super::limits::{
+    GRACE, IDLE, NOT_SERVED, OPEN, PAGE, RETURNED, REWOUND, SHORT, STREAM_PER_OBJECT,
+    STREAM_PROGRESS, STREAM_RETRY, STREAM_TIMEOUT, STREAM_TOTAL, STREAMS_CUT, STUCK, TIMEOUT,
+};
+use super::observer::Observer;
+use super::position::{Position, ResourceVersionRegressed};
+use super::sink::StoreSink;
+use crate::client::{Client, Page, Scope, Watch, WatchEvent, WatchFrom};
+use crate::object::{Kind, Resource, ResourceVersion};
+use crate::shutdown::Shutdown;
+use crate::store::Writer;
+
+/// Keeps one scope of one kind in the store synchronized with the server.
+pub struct Reflector<V> {
+    client: Client,
+    scope: Scope,
+    sink: StoreSink<V>,
+    health: HealthReporter,
+    observer: Arc<dyn Observer>,
+    refresh: Refresh,
+    /// The refresh that the next complete list serves.
+    serving: u64,
+    /// A list of the current state was requested and is not complete. If it fails, the watch continues, and the list
+    /// is tried again at this time.
+    due: Option<Instant>,
+    /// The version up to which the view is complete; it only grows. `None` before the first complete list.
+    held: Option<Position>,
+    /// Last time at which the view was known to be current.
+    heard: Instant,
+    /// True if the next list has no lower bound: the server refused the bound, or the response must come from etcd
+    /// instead of a lagging watch cache. The response is still refused if it is older than `held`.
+    unbounded: bool,
+    /// The end of the time for which the server is assumed to lack streaming lists.
+    paged_until: Option<Instant>,
+    failures: Failures,
+    /// Number of failures in a row without any response.
+    unanswered: u32,
+    backoff: Backoff,
+    wait: Option<Wait>,
+}
+
+/// Requests lists of the current state. Clones belong to the same reflector.
+#[derive(Debug, Clone)]
+pub struct Refresh {
+    wanted: watch::Sender<u64>,
+    done: watch::Sender<u64>,
+}
+
+/// The next step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    List,
+    Watch,
+}
+
+/// A wait after a failure.
+#[derive(Debug, Clone, Copy)]
+struct Wait {
+    until: Instant,
+    /// The server requested it, so nothing shortens it.
+    is_requested: bool,
+}
+
+/// Failures since a watch last made progress.
+#[derive(Debug, Default)]
+struct Failures {
+    /// Number of streaming lists that broke off, failed or timed out since the last complete list.
+    streams_cut: u32,
+    /// Number of lists without a lower bound, since the last complete list, that were older than `held`.
+    regressed: u32,
+    /// Number of requests that delivered nothing and perhaps never will: internal errors, immediate ends, timeouts,
+    /// "too large resource version".
+    stuck: u32,
+    /// A list followed an expired version.
+    relisted: bool,
+}
+
+/// An accepted watch. Its end is reported when it is dropped.
+struct Open<V> {
+    watch: Watch<V>,
+    began: Instant,
+    /// Number of objects that arrived.
+    items: u64,
+    /// True if this watch has moved `held`.
+    progressed: bool,
+    kind: Kind,
+    observer: Arc<dyn Observer>,
+}
+
+impl<V: Resource> Reflector<V> {
+    /// Creates a reflector without starting it.
+    pub fn new(
+        client: Client,
+        scope: Scope,
+        writer: Writer<V>,
+        observer: Arc<dyn Observer>,
+    ) -> Reflector<V> {
+        let now = Instant::now();
+        let health = HealthHandle::new(now);
+        let hints = client.identity().remedies();
+        Reflector {
+            sink: StoreSink::new(writer, observer.clone(), health.clone()),
+            health: HealthReporter::new(V::kind(), scope.namespace.clone(), health, hints),
+            client,
+            scope,
+            observer,
+            refresh: Refresh { wanted: watch::Sender::new(0), done: watch::Sender::new(0) },
+            serving: 0,
+            due: None,
+            held: None,
+            heard: now,
+            unbounded: false,
+            paged_until: None,
+            failures: Failures::default(),
+            unanswered: 0,
+            backoff: Backoff::default(),
+            wait: None,
+        }
+    }
+
+    /// Returns a handle that requests a list of the current state.
+    pub fn refresh(&self) -> Refresh {
+        self.refresh.clone()
+    }
+
+    /// Returns a handle that reads its health at any time.
+    pub fn health(&self) -> HealthHandle {
+        self.health.handle()
+    }
+
+    /// Lists and watches until shutdown.
+    ///
+    /// # Errors
+    /// If the API server's data went back in time.
+    pub async fn run(mut self, shutdown: Shutdown) -> Result<(), ResourceVersionRegressed> {
+        let client = self.client.clone();
+        tokio::select! {
+            biased;
+            () = shutdown.requested() => Ok(()),
+            regressed = self.list_and_watch() => Err(regressed),
+            // If all callers wait, no call notices that the server is back.
+            never = client.probe_while_down() => match never {},
+        }
+    }
+
+    async fn list_and_watch(&mut self) -> ResourceVersionRegressed {
+        let mut wanted = self.refresh.wanted.subscribe();
+        if *wanted.borrow() > 0 {
+            wanted.mark_changed();
+        }
+        let mut next = Next::List;
+        loop {
+            let step = tokio::select! {
+                biased;
+                // The sender is in `self`, so this cannot fail.
+                _ = wanted.changed() => {
+                    self.list_for(*wanted.borrow_and_update());
+                    Ok(Next::List)
+                }
+                step = self.step(next) => step,
+            };
+            match step {
+                Ok(then) => next = then,
+                Err(regressed) => return regressed,
+            }
+        }
+    }
+
+    /// Requests the newest state, at once or after the wait that the server requested. Every step can be dropped for
+    /// it: the next list discards an unfinished one.
+    fn list_for(&mut self, term: u64) {
+        self.serving = term;
+        self.unbounded = true;
+        self.due = Some(Instant::now());
+        self.wait = self.wait.filter(|wait| wait.is_requested);
+    }
+
+    async fn step(&mut self, next: Next) -> Result<Next, ResourceVersionRegressed> {
+        self.wait().await;
+        let watched = match next {
+            Next::List => match self.list().await {
+                Ok(None) => return Ok(Next::Watch),
+                // The same stream continues with changes.
+                Ok(Some(stream)) => self.follow(stream).await,
+                Err(failure) => return self.list_failed(failure),
+            },
+            Next::Watch => self.watch().await,
+        };
+        Ok(watched.unwrap_or_else(|failure| self.watch_failed(&failure)))
+    }
+
+    // === Lists ===
+
+    /// Lists the kind, as a stream if the server supports it. The stream continues as a watch.
+    async fn list(&mut self) -> Result<Option<Open<V>>, Failure> {
+        if self.held.is_none() && self.health.state() == State::Starting {
+            self.enter(State::Listing, None);
+        }
+        if self.paged_until.is_none_or(|until| until <= Instant::now()) {
+            match self.list_stream().await {
+                Ok(stream) => return Ok(Some(stream)),
+                Err(failure) if !self.falls_back(&failure) => return Err(failure),
+                Err(_) => self.sink.abandon(),
+            }
+        }
+        self.list_pages().await?;
+        Ok(None)
+    }
+
+    async fn list_stream(&mut self) -> Result<Open<V>, Failure> {
+        self.sink.begin();
+        let timeout = random(STREAM_TIMEOUT);
+        let from = WatchFrom { version: self.bound(), initial_events: true, timeout };
+        let mut stream = self.open(&from).await?;
+        let version = self.stage(&mut stream).await?;
+        self.commit(version)?;
+        stream.progressed = true;
+        Ok(stream)
+    }
+
+    /// Stages the objects of a streaming list. Returns the version of the bookmark that completes it.
+    async fn stage(&mut self, stream: &mut Open<V>) -> Result<String, Failure> {
+        let mut end_by = stream.began + STREAM_TOTAL;
+        let mut progress_by = stream.began + STREAM_PROGRESS;
+        loop {
+            let arrived = timeout_at(progress_by.min(end_by), stream.watch.next()).await;
+            let now = Instant::now();
+            let event = match arrived {
+                Ok(Some(Ok(event))) if now < end_by => event,
+                Ok(Some(Err(error))) => return Err(Failure::of_stream(&error)),
+                Ok(None) => return Err(Failure::new(Class::Cut, "the streaming list ended early")),
+                _ => return Err(Failure::new(Class::Refused, "the streaming list takes too long")),
+            };
+            match event {
+                WatchEvent::Bookmark { version, initial_events_end: true } => return Ok(version),
+                // Other bookmarks are no progress: they carry no object.
+                WatchEvent::Bookmark { .. } => {}
+                event => {
+                    stream.items += 1;
+                    self.sink.stage(event);
+                    progress_by = now + STREAM_PROGRESS;
+                    end_by += STREAM_PER_OBJECT;
+                }
+            }
+            // Yields, because a stream can always have something ready.
+            consume_budget().await;
+        }
+    }
+
+    /// Returns whether pages are requested instead of the stream that failed, now and for a while.
+    fn falls_back(&mut self, failure: &Failure) -> bool {
+        let is_cut = match failure.class {
+            // This is the response of an API server whose etcd is too old for streaming lists, or whose watch cache
+            // lags. Pages can still work, also through a proxy that delays the beginning of a stream.
+            Class::Cut | Class::Internal | Class::ServerBehind | Class::Unanswered => true,
+            // Not accepted: the server is down, too busy, or has no watch cache yet. This is temporary, and pages would
+            // cost the server more.
+            Class::Transient | Class::OutOfStep => false,
+            Class::Expired | Class::Refused | Class::Forbidden | Class::NotServed => false,
+        };
+        self.failures.streams_cut += u32::from(is_cut);
+        if failure.class != Class::Refused && self.failures.streams_cut < STREAMS_CUT {
+            return false;
+        }
+        self.paged_until = Some(Instant::now() + STREAM_RETRY);
+        // Otherwise the pages wait for as long as the server requested.
+        failure.retry_after.is_none()
+    }
+
+    async fn list_pages(&mut self) -> Result<(), Failure> {
+        let mut page = Page { limit: Some(PAGE), ..Page::default() };
+        match self.list_from(&mut page).await {
+            // A restart at page 1 could expire again indefinitely: request everything in one page.
+            Err(failure) if failure.class == Class::Expired && page.continue_token.is_some() => {
+                self.sink.abandon();
+                self.list_from(&mut Page::default()).await
+            }
+            listed => listed,
+        }
+    }
+
+    /// Requests pages from the first one on. The list has the version of its first page.
+    async fn list_from(&mut self, page: &mut Page) -> Result<(), Failure> {
+        self.sink.begin();
+        page.not_older_than = self.bound();
+        let mut version = None;
+        loop {
+            let sink = &mut self.sink;
+            let listed = self.client.list::<V>(&self.scope, page, |item| sink.listed(item)).await;
+            let end = listed.map_err(|error| Failure::from(&error))?;
+            let version = version.get_or_insert(end.version);
+            if end.continue_token.is_none() {
+                return self.commit(std::mem::take(version));
+            }
+            // A continue token contains its version and allows no other.
+            page.continue_token = end.continue_token;
+        }
+    }
+
+    /// The version that a list must reach.
+    fn bound(&self) -> Option<String> {
+        self.held.as_ref().filter(|_| !self.unbounded).map(Position::to_string)
+    }
+
+    /// Completes the list at `version`.
+    fn commit(&mut self, version: String) -> Result<(), Failure> {
+        let Some(at) = Position::parse(version) else {
+            let why = "the API server sent a list without a resourceVersion";
+            return Err(Failure::new(Class::Transient, why));
+        };
+        if let Some(held) = self.held.as_ref().filter(|held| at.is_older_than(held)) {
+            let why = format!(
+                "the API server answered with version {at}, older than {held} which is held"
+            );
+            self.failures.regressed += u32::from(self.unbounded);
+            let is_regressed = self.failures.regressed >= REWOUND;
+            let regressed = is_regressed
+                .then(|| ResourceVersionRegressed { held: held.to_string(), at: at.to_string() });
+            // The server ignores the bound, so the next list has none.
+            self.unbounded = true;
+            return Err(Failure { regressed, ..Failure::new(Class::Transient, why) });
+        }
+        self.sink.commit(at.number());
+        self.held = Some(at);
+        self.due = None;
+        self.unbounded = false;
+        // The next watch without events leads to a list again.
+        let stuck = self.failures.stuck.min(STUCK - 1);
+        let relisted = self.failures.relisted;
+        self.failures = Failures { stuck, relisted, ..Failures::default() };
+        self.heard();
+        self.refresh.done.send_replace(self.serving);
+        Ok(())
+    }
+
+    fn list_failed(&mut self, failure: Failure) -> Result<Next, ResourceVersionRegressed> {
+        self.sink.abandon();
+        let can_watch = match failure.class {
+            Class::Expired | Class::Refused => {
+                self.unbounded = true;
+                false
+            }
+            Class::Forbidden | Class::NotServed => false,
+            Class::ServerBehind => {
+                self.unbounded |= self.is_stuck();
+                true
+            }
+            _ => true,
+        };
+        self.back_off(&failure);
+        if let Some(regressed) = failure.regressed {
+            return Err(regressed);
+        }
+        if self.due.is_some() && can_watch && self.held.is_some() {
+            // The view is complete up to `held`, and a watch from there still works.
+            self.due = self.wait.take().map(|wait| wait.until);
+            return Ok(Next::Watch);
+        }
+        Ok(Next::List)
+    }
+
+    // === Watches ===
+
+    /// Watches from the stored version.
+    async fn watch(&mut self) -> Result<Next, Failure> {
+        let Some(held) = &self.held else { return Ok(Next::List) };
+        let version = Some(held.to_string());
+        let from = WatchFrom { version, initial_events: false, timeout: random(TIMEOUT) };
+        let watch = self.open(&from).await?;
+        self.follow(watch).await
+    }
+
+    async fn open(&self, from: &WatchFrom) -> Result<Open<V>, Failure> {
+        let Ok(opened) = timeout(OPEN, self.client.watch::<V>(&self.scope, from)).await else {
+            let why = format!("no response to a watch within {OPEN:?}");
+            return Err(Failure { is_answered: false, ..Failure::new(Class::Unanswered, why) });
+        };
+        let watch = opened.map_err(|error| Failure::from(&error))?;
+        let (kind, observer) = (V::kind(), self.observer.clone());
+        observer.watch_opened(&kind);
+        Ok(Open { watch, began: Instant::now(), items: 0, progressed: false, kind, observer })
+    }
+
+    /// Applies what a watch delivers, until it ends or is silent for too long.
+    async fn follow(&mut self, mut open: Open<V>) -> Result<Next, Failure> {
+        // While a list is due, the view is not known to be current.
+        if self.due.is_none() {
+            self.enter(State::Live, None);
+        }
+        loop {
+            if self.due.is_some_and(|due| due <= Instant::now()) {
+                return Ok(Next::List);
+            }
+            let silent = (self.heard + IDLE).max(open.began + GRACE);
+            let deadline = self.due.map_or(silent, |due| due.min(silent));
+            match timeout_at(deadline, open.watch.next()).await {
+                Ok(Some(Ok(event))) => self.event(event, &mut open)?,
+                Ok(Some(Err(error))) => {
+                    let failure = Failure::from(&error);
+                    // Proxies cut idle connections, perhaps every few seconds. If the API server is down, the next
+                    // watch is not accepted, which is a failure.
+                    let is_cut = failure.class == Class::Transient && failure.retry_after.is_none();
+                    return if is_cut && open.began.elapsed() >= SHORT {
+                        Ok(Next::Watch)
+                    } else {
+                        Err(failure)
+                    };
+                }
+                Ok(None) if open.progressed || open.began.elapsed() >= SHORT => {
+                    return Ok(Next::Watch);
+                }
+                Ok(None) => {
+                    self.observer.short_watch(&open.kind);
+                    let why = "the API server ends every watch at once";
+                    return Err(Failure::new(Class::Internal, why));
+                }
+                Err(_) if deadline < silent => {}
+                Err(_) => {
+                    drop(open);
+                    return self.ask_version().await;
+                }
+            }
+            // Yields, because a watch can always have something ready.
+            consume_budget().await;
+        }
+    }
+
+    fn event(&mut self, event: WatchEvent<V>, open: &mut Open<V>) -> Result<(), Failure> {
+        let version = match &event {
+            WatchEvent::Added(object)
+            | WatchEvent::Modified(object)
+            | WatchEvent::Deleted(object) => object.meta().version,
+            WatchEvent::Undecodable(bad) => bad.version,
+            WatchEvent::Bookmark { version, .. } => {
+                let at = Position::parse(version.clone());
+                self.sink.apply(event);
+                self.refuse_the_past(at.as_ref())?;
+                let moved = at.is_some_and(|at| self.advance(at));
+                self.progress(moved, open);
+                return Ok(());
+            }
+        };
+        open.items += 1;
+        if self.is_news(version) || event.is_deletion() {
+            self.sink.apply(event);
+        } else if let WatchEvent::Added(object) | WatchEvent::Modified(object) = &event
+            && !self.sink.holds(object.key())
+        {
+            // Either it was sent before and deleted since, or it has just become visible, as OpenShift's projects do
+            // for a new member. A list decides which, after a wait, because a server can repeat this.
+            let why =
+                format!("the watch shows an object at version {version}, which it has passed");
+            return Err(Failure::new(Class::OutOfStep, why));
+        }
+        // A version that is not a number is progress, too, but cannot be a position to continue from.
+        let moved = !version.is_known() || self.advance(Position::Number(version));
+        self.progress(moved, open);
+        Ok(())
+    }
+
+    /// Returns whether an event at this version is new. Watches send events in order: an event that is not after `held`
+    /// is a repetition. Applying it would restore an object that was deleted since. Deletions are always applied.
+    fn is_news(&self, version: ResourceVersion) -> bool {
+        !version.is_known() || !self.version().is_known() || version.is_newer_than(self.version())
+    }
+
+    /// Requests the server's version after a silent watch. A quiet kind without bookmarks is silent, too, and would
+    /// otherwise be listed again and again. The next watch uses another connection and delivers what a dead one hid.
+    async fn ask_version(&mut self) -> Result<Next, Failure> {
+        if self.version().is_known() {
+            let page = Page { limit: Some(1), ..Page::default() };
+            let scope = Scope { metadata_only: true, ..self.scope.clone() };
+            let answer = self.client.list::<V>(&scope, &page, drop).await;
+            let newest = answer.map_err(|error| Failure::from(&error))?.version;
+            self.refuse_the_past(Position::parse(newest).as_ref())?;
+        }
+        self.heard();
+        Ok(Next::Watch)
+    }
+
+    /// Refuses a server that reports an older version than the stored one. The next list requests the newest: if the
+    /// server lags, it catches up; otherwise the history has changed.
+    fn refuse_the_past(&mut self, at: Option<&Position>) -> Result<(), Failure> {
+        let (Some(at), Some(held)) = (at, &self.held) else { return Ok(()) };
+        if !at.is_older_than(held) {
+            return Ok(());
+        }
+        let why = format!("the API server is at version {at}, older than {held} which is held");
+        self.unbounded = true;
+        Err(Failure::new(Class::OutOfStep, why))
+    }
+
+    fn watch_failed(&mut self, failure: &Failure) -> Next {
+        let next = match failure.class {
+            // A 410 is the server's way to request a list. It is a failure only if a list did not help.
+            Class::Expired if !self.failures.relisted => {
+                self.failures.relisted = true;
+                self.enter(State::Stale, Some(failure.why.clone()));
+                return Next::List;
+            }
+            Class::Refused => {
+                self.unbounded = true;
+                Next::List
+            }
+            Class::Expired | Class::Forbidden | Class::NotServed | Class::OutOfStep => Next::List,
+            Class::ServerBehind => {
+                self.unbounded |= self.is_stuck();
+                if self.unbounded { Next::List } else { Next::Watch }
+            }
+            Class::Internal | Class::Unanswered if !self.is_stuck() => Next::Watch,
+            Class::Internal | Class::Unanswered => Next::List,
+            Class::Cut | Class::Transient => Next::Watch,
+        };
+        self.back_off(failure);
+        next
+    }
+
+    /// Counts a request that delivers nothing and perhaps never will. Returns whether to try another way.
+    fn is_stuck(&mut self) -> bool {
+        self.failures.stuck += 1;
+        self.failures.stuck >= STUCK
+    }
+
+    // === Progress and waits ===
+
+    /// Returns the version up to which the view is complete.
+    fn version(&self) -> ResourceVersion {
+        self.held.as_ref().map_or(ResourceVersion::UNKNOWN, Position::number)
+    }
+
+    /// Moves `held` forward to `at`, never back. Returns whether it moved.
+    fn advance(&mut self, at: Position) -> bool {
+        let moved = match &self.held {
+            Some(held) if held.number().is_known() && at.number().is_known() => {
+                held.is_older_than(&at)
+            }
+            Some(held) => *held != at,
+            None => true,
+        };
+        if moved {
+            self.held = Some(at);
+        }
+        moved
+    }
+
+    /// Records that the watch has delivered something, and whether that `moved` the version.
+    fn progress(&mut self, moved: bool, open: &mut Open<V>) {
+        self.heard();
+        open.progressed |= moved;
+        // While a list is due, its failures count, although the watch works.
+        if moved && self.due.is_none() {
+            self.failures = Failures::default();
+            self.backoff.start_over();
+        }
+    }
+
+    /// Records that the view is current.
+    fn heard(&mut self) {
+        self.heard = Instant::now();
+        self.health.heard(self.heard, self.version());
+    }
+
+    fn back_off(&mut self, failure: &Failure) {
+        if failure.is_answered {
+            // After an outage, what the server answers first is over soon, such as 429 while it initializes.
+            if self.unanswered > 1 {
+                self.backoff.start_over();
+            }
+            self.unanswered = 0;
+        } else {
+            self.unanswered += 1;
+        }
+        let now = Instant::now();
+        let until = match (failure.class, failure.retry_after) {
+            (Class::NotServed, None) => {
+                self.backoff.start_over();
+                now + NOT_SERVED.mul_f64(1.0 + fastrand::f64())
+            }
+            (_, retry_after) => self.backoff.after_failure(now, retry_after),
+        };
+        self.wait = Some(Wait { until, is_requested: failure.retry_after.is_some() });
+        let state = match (failure.class, self.health.state()) {
+            (Class::Forbidden, _) => State::Forbidden,
+            (Class::NotServed, _) => State::NotServed,
+            // Other failures do not hide a problem that needs manual action.
+            (_, state @ (State::Forbidden | State::NotServed)) => state,
+            _ if self.held.is_some() => State::Stale,
+            _ => State::Listing,
+        };
+        self.enter(state, Some(failure.why.clone()));
+    }
+
+    /// Waits after a failure. If the API server was down and returns, the cause of the failure is over: the wait is
+    /// shortened, unless the server requested it, and the next failure counts as the first.
+    async fn wait(&mut self) {
+        let mut reconnected = self.client.connectivity().reconnected();
+        while let Some(wait) = &mut self.wait {
+            tokio::select! {
+                biased;
+                () = sleep_until(wait.until) => self.wait = None,
+                () = reconnected.next(), if !wait.is_requested => {
+                    let now = Instant::now();
+                    let soon = RETURNED.mul_f64(fastrand::f64());
+                    wait.until = now + soon.min(wait.until - now);
+                    self.backoff.start_over();
+                }
+            }
+        }
+    }
+
+    /// Enters a state. [`State::Stale`] counts from the last response of the server.
+    fn enter(&mut self, state: State, why: Option<String>) {
+        if self.health.state() != state || why.is_some() {
+            let since = if state == State::Stale { self.heard } else { Instant::now() };
+            self.health.enter(state, since, why);
+        }
+    }
+}
+
+fn random(seconds: Range<u64>) -> Duration {
+    Duration::from_secs(fastrand::u64(seconds))
+}
+
+// === impl Refresh ===
+
+impl Refresh {
+    /// Requests a list of the current state, unless one was requested for this `term` or a later one.
+    pub fn request(&self, term: u64) {
+        self.wanted.send_if_modified(|wanted| {
+            let is_later = term > *wanted;
+            *wanted = term.max(*wanted);
+            is_later
+        });
+    }
+
+    /// Completes when the list requested for `term` is stored and reported.
+    pub fn done(&self, term: u64) -> impl Future<Output = ()> + Send + use<> {
+        let mut done = self.done.subscribe();
+        async move {
+            if done.wait_for(|done| *done >= term).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+}
+
+impl<V> Drop for Open<V> {
+    fn drop(&mut self) {
+        self.observer.watch_ended(&self.kind, self.began.elapsed(), self.items);
+    }
+}
+
+#[cfg(test)]
+mod tests;
