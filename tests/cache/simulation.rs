@@ -36,6 +36,8 @@ struct Simulation {
     reader: Reader,
     prompt: Listener,
     value: i64,
+    /// The last term that requested a list.
+    term: u64,
 }
 
 #[test]
@@ -103,7 +105,7 @@ impl Simulation {
         let keys = NAMESPACES.iter().flat_map(|ns| NAMES.iter().map(|name| key(&id(ns, name))));
         let reader = Reader::new(keys);
         let prompt = Listener::new("a handler was notified of", &verdict);
-        Simulation { model, client, informer, rng, verdict, reader, prompt, value: 0 }
+        Simulation { model, client, informer, rng, verdict, reader, prompt, value: 0, term: 0 }
     }
 
     async fn run(mut self) -> Option<String> {
@@ -129,7 +131,7 @@ impl Simulation {
 
     /// Makes something happen, and lets a reader look.
     async fn step(&mut self) {
-        match self.rng.u8(..20) {
+        match self.rng.u8(..21) {
             0 => self.model.compact(),
             1 => drop(self.model.bump()),
             2 => {
@@ -144,7 +146,12 @@ impl Simulation {
                 let id = self.any();
                 self.model.put(&id, poison());
             }
-            5..9 => self.write().await,
+            5 => {
+                // As a new leader does.
+                self.term += 1;
+                drop(self.informer.refresh(self.term));
+            }
+            6..10 => self.write().await,
             _ => self.change(),
         }
         self.reader.look(&self.informer, &self.verdict);

@@ -50,8 +50,6 @@ pub(super) enum Class {
     /// No response by the deadline: the server hangs, or a proxy delays the headers until the body begins. This can
     /// last indefinitely.
     Unanswered,
-    /// A streaming list broke off after it was accepted.
-    Cut,
     /// The server shows something that does not fit the stored version: list again.
     OutOfStep,
     /// A temporary failure: connection, 401, 408, 429, 5xx other than 500.
@@ -65,6 +63,8 @@ pub(super) struct Backoff {
     base: Duration,
     /// End of the last wait; health is counted from then.
     ended: Option<Instant>,
+    /// Number of failures in a row without any response.
+    unanswered: u32,
 }
 
 impl Failure {
@@ -74,11 +74,11 @@ impl Failure {
         Failure { class, is_answered: true, retry_after: None, why, regressed: None }
     }
 
-    /// Creates the failure of an accepted streaming list.
+    /// Creates the failure of an accepted streaming list. A proxy can cut each of them.
     pub(super) fn of_stream(error: &client::Error) -> Failure {
         let mut failure = Failure::from(error);
         if failure.class == Class::Transient {
-            failure.class = Class::Cut;
+            failure.class = Class::Internal;
         }
         failure
     }
@@ -96,7 +96,7 @@ impl From<&client::Error> for Failure {
 
 impl Default for Backoff {
     fn default() -> Backoff {
-        Backoff { base: FIRST, ended: None }
+        Backoff { base: FIRST, ended: None, unanswered: 0 }
     }
 }
 
@@ -106,14 +106,22 @@ impl Backoff {
         self.base = FIRST;
     }
 
-    /// Returns the time of the next attempt after a failure at `now`. `retry_after` is a lower bound. It has jitter
-    /// on top, because the server sends it to all clients.
-    pub(super) fn after_failure(&mut self, now: Instant, retry_after: Option<Duration>) -> Instant {
+    /// Returns the time of the next attempt after a failure at `now`. Retry-After is a lower bound. It has jitter on top,
+    /// because the server sends it to all clients.
+    pub(super) fn after(&mut self, failure: &Failure, now: Instant) -> Instant {
+        if !failure.is_answered {
+            self.unanswered += 1;
+        } else if failure.class == Class::Transient {
+            // After an outage, what the server answers first is over soon, such as 429 while it initializes.
+            if std::mem::take(&mut self.unanswered) > 1 {
+                self.base = FIRST;
+            }
+        }
         if self.ended.is_some_and(|ended| now.saturating_duration_since(ended) >= HEALTHY) {
             self.base = FIRST;
         }
         let jitter = self.base.mul_f64(fastrand::f64());
-        let asked = retry_after.unwrap_or_default().min(LONGEST_RETRY_AFTER);
+        let asked = failure.retry_after.unwrap_or_default().min(LONGEST_RETRY_AFTER);
         let until = now + self.base.max(asked) + jitter;
         self.base = (self.base * 2).min(LAST);
         self.ended = Some(until);
@@ -179,15 +187,15 @@ mod tests {
         assert_eq!(classify(&late), Class::Unanswered);
     }
 
-    fn backoff() -> Backoff {
-        Backoff::default()
+    fn asking(retry_after: Option<Duration>) -> Failure {
+        Failure { retry_after, ..Failure::new(Class::Transient, "why") }
     }
 
     /// Fails again as soon as each wait is over; returns the waits.
     fn waits(backoff: &mut Backoff, mut now: Instant, times: usize) -> (Vec<Duration>, Instant) {
         let mut waits = Vec::new();
         for _ in 0..times {
-            let until = backoff.after_failure(now, None);
+            let until = backoff.after(&asking(None), now);
             waits.push(until - now);
             now = until;
         }
@@ -196,7 +204,7 @@ mod tests {
 
     #[test]
     fn waits_double_with_jitter_and_never_exceed_thirty_seconds() {
-        let (waits, _) = waits(&mut backoff(), Instant::now(), 40);
+        let (waits, _) = waits(&mut Backoff::default(), Instant::now(), 40);
         let mut base = FIRST;
         for wait in &waits {
             assert!((base..base * 2).contains(wait), "{wait:?} is not in [{base:?}, 2×)");
@@ -208,30 +216,31 @@ mod tests {
 
     #[test]
     fn only_two_minutes_without_failure_reset_the_backoff() {
-        let mut backoff = backoff();
+        let mut backoff = Backoff::default();
         let (_, now) = waits(&mut backoff, Instant::now(), 10);
         let now = now + HEALTHY - Duration::from_millis(1);
-        let until = backoff.after_failure(now, None);
+        let until = backoff.after(&asking(None), now);
         assert!(until - now >= LAST);
         let now = until + HEALTHY;
-        assert!(backoff.after_failure(now, None) - now < FIRST * 2);
+        assert!(backoff.after(&asking(None), now) - now < FIRST * 2);
     }
 
     #[test]
     fn retry_after_is_a_lower_bound_with_jitter_on_top() {
-        let (mut backoff, now) = (backoff(), Instant::now());
+        let (mut backoff, now) = (Backoff::default(), Instant::now());
         let asked = Duration::from_secs(20);
-        let waits: Vec<_> = (0..5).map(|_| backoff.after_failure(now, Some(asked)) - now).collect();
+        let waits: Vec<_> =
+            (0..5).map(|_| backoff.after(&asking(Some(asked)), now) - now).collect();
         assert!(waits.iter().all(|&wait| wait > asked), "{waits:?}");
         let now = now + 3 * HEALTHY;
-        let shorter = backoff.after_failure(now, Some(Duration::from_millis(1))) - now;
+        let shorter = backoff.after(&asking(Some(Duration::from_millis(1))), now) - now;
         assert!(shorter >= FIRST, "Retry-After must not shorten a wait");
     }
 
     #[test]
     fn a_retry_after_is_capped() {
         let now = Instant::now();
-        let until = backoff().after_failure(now, Some(Duration::from_secs(86_400)));
+        let until = Backoff::default().after(&asking(Some(Duration::from_secs(86_400))), now);
         assert!(until - now < LONGEST_RETRY_AFTER + LAST);
     }
 }

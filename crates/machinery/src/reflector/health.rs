@@ -194,8 +194,8 @@ impl HealthReporter {
         self.health.update(|health| (health.heard, health.version) = (at, version));
     }
 
-    /// Reports the state, its start and its reason.
-    pub(super) fn enter(&mut self, state: State, since: Instant, why: Option<String>) {
+    /// Reports the state and its reason.
+    pub(super) fn enter(&mut self, state: State, why: Option<String>) {
         self.recovered();
         self.log(state, why.as_deref());
         let changed = state != self.state;
@@ -205,7 +205,9 @@ impl HealthReporter {
         self.health.update(|health| {
             health.why = why;
             if changed {
-                (health.state, health.since) = (state, since);
+                let is_stale = state == State::Stale;
+                health.since = if is_stale { health.heard } else { Instant::now() };
+                health.state = state;
             }
         });
     }
@@ -277,7 +279,7 @@ impl Drop for HealthReporter {
     /// Reports the end of the reflector, normal or by a panic.
     fn drop(&mut self) {
         let why = if std::thread::panicking() { "its task panicked" } else { "it was stopped" };
-        self.enter(State::Dead, Instant::now(), Some(why.to_owned()));
+        self.enter(State::Dead, Some(why.to_owned()));
     }
 }
 
@@ -326,7 +328,7 @@ mod tests {
 
     fn enter(report: &mut HealthReporter, state: State) {
         let why = (state != State::Live).then(|| "why".to_owned());
-        report.enter(state, Instant::now(), why);
+        report.enter(state, why);
     }
 
     fn a_while_passes(report: &mut HealthReporter) {

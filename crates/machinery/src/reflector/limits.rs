@@ -13,8 +13,6 @@ pub(super) const STREAM_TOTAL: Duration = Duration::from_secs(60);
 pub(super) const STREAM_PER_OBJECT: Duration = Duration::from_millis(1);
 /// Time before a server without streaming lists is tried again: it could have been upgraded.
 pub(super) const STREAM_RETRY: Duration = Duration::from_secs(3600);
-/// Longest wait for a watch to be accepted. An API server sends headers at once.
-pub(super) const OPEN: Duration = Duration::from_secs(30);
 /// Longest silence of a watch before the server's version is requested and the watch reopened. Bookmarks arrive about
 /// once a minute if there are changes.
 pub(super) const IDLE: Duration = Duration::from_secs(150);

@@ -1,24 +1,25 @@
 //! The loop that lists and watches, as client-go's `ListAndWatch`.
 
+use std::convert::Infallible;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::coop::consume_budget;
-use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::failure::{Backoff, Class, Failure};
 use super::health::{HealthHandle, HealthReporter, State};
 use super::limits::{
-    GRACE, IDLE, NOT_SERVED, OPEN, PAGE, RETURNED, REWOUND, SHORT, STREAM_PER_OBJECT,
-    STREAM_PROGRESS, STREAM_RETRY, STREAM_TIMEOUT, STREAM_TOTAL, STREAMS_CUT, STUCK, TIMEOUT,
+    GRACE, IDLE, NOT_SERVED, PAGE, RETURNED, REWOUND, SHORT, STREAM_PER_OBJECT, STREAM_PROGRESS,
+    STREAM_RETRY, STREAM_TIMEOUT, STREAM_TOTAL, STREAMS_CUT, STUCK, TIMEOUT,
 };
 use super::observer::Observer;
 use super::position::{Position, ResourceVersionRegressed};
 use super::sink::StoreSink;
 use crate::client::{Client, Page, Scope, Watch, WatchEvent, WatchFrom};
-use crate::object::{Kind, Resource, ResourceVersion};
+use crate::object::{Resource, ResourceVersion};
 use crate::shutdown::Shutdown;
 use crate::store::Writer;
 
@@ -45,8 +46,6 @@ pub struct Reflector<V> {
     /// The end of the time for which the server is assumed to lack streaming lists.
     paged_until: Option<Instant>,
     failures: Failures,
-    /// Number of failures in a row without any response.
-    unanswered: u32,
     backoff: Backoff,
     wait: Option<Wait>,
 }
@@ -88,14 +87,13 @@ struct Failures {
 }
 
 /// An accepted watch. Its end is reported when it is dropped.
-struct Open<V> {
+struct Open<V: Resource> {
     watch: Watch<V>,
     began: Instant,
     /// Number of objects that arrived.
     items: u64,
     /// True if this watch has moved `held`.
     progressed: bool,
-    kind: Kind,
     observer: Arc<dyn Observer>,
 }
 
@@ -124,7 +122,6 @@ impl<V: Resource> Reflector<V> {
             unbounded: false,
             paged_until: None,
             failures: Failures::default(),
-            unanswered: 0,
             backoff: Backoff::default(),
             wait: None,
         }
@@ -149,32 +146,28 @@ impl<V: Resource> Reflector<V> {
         tokio::select! {
             biased;
             () = shutdown.requested() => Ok(()),
-            regressed = self.list_and_watch() => Err(regressed),
+            ended = self.list_and_watch() => ended.map(|never| match never {}),
             // If all callers wait, no call notices that the server is back.
             never = client.probe_while_down() => match never {},
         }
     }
 
-    async fn list_and_watch(&mut self) -> ResourceVersionRegressed {
+    async fn list_and_watch(&mut self) -> Result<Infallible, ResourceVersionRegressed> {
+        self.health.enter(State::Listing, None);
         let mut wanted = self.refresh.wanted.subscribe();
-        if *wanted.borrow() > 0 {
-            wanted.mark_changed();
-        }
+        // One can be wanted since before the start.
+        wanted.mark_changed();
         let mut next = Next::List;
         loop {
-            let step = tokio::select! {
+            next = tokio::select! {
                 biased;
                 // The sender is in `self`, so this cannot fail.
                 _ = wanted.changed() => {
                     self.list_for(*wanted.borrow_and_update());
-                    Ok(Next::List)
+                    Next::List
                 }
-                step = self.step(next) => step,
+                next = self.step(next) => next?,
             };
-            match step {
-                Ok(then) => next = then,
-                Err(regressed) => return regressed,
-            }
         }
     }
 
@@ -189,31 +182,37 @@ impl<V: Resource> Reflector<V> {
 
     async fn step(&mut self, next: Next) -> Result<Next, ResourceVersionRegressed> {
         self.wait().await;
-        let watched = match next {
-            Next::List => match self.list().await {
+        let watched = if next == Next::Watch && !self.is_due() {
+            self.watch().await
+        } else {
+            match self.list().await {
                 Ok(None) => return Ok(Next::Watch),
                 // The same stream continues with changes.
                 Ok(Some(stream)) => self.follow(stream).await,
                 Err(failure) => return self.list_failed(failure),
-            },
-            Next::Watch => self.watch().await,
+            }
         };
-        Ok(watched.unwrap_or_else(|failure| self.watch_failed(&failure)))
+        Ok(watched.unwrap_or_else(|failure| self.watch_failed(failure)))
+    }
+
+    /// Returns whether a requested list must begin.
+    fn is_due(&self) -> bool {
+        self.due.is_some_and(|due| due <= Instant::now())
     }
 
     // === Lists ===
 
     /// Lists the kind, as a stream if the server supports it. The stream continues as a watch.
     async fn list(&mut self) -> Result<Option<Open<V>>, Failure> {
-        if self.held.is_none() && self.health.state() == State::Starting {
-            self.enter(State::Listing, None);
-        }
         if self.paged_until.is_none_or(|until| until <= Instant::now()) {
-            match self.list_stream().await {
+            let failure = match self.list_stream().await {
                 Ok(stream) => return Ok(Some(stream)),
-                Err(failure) if !self.falls_back(&failure) => return Err(failure),
-                Err(_) => self.sink.abandon(),
+                Err(failure) => failure,
+            };
+            if !self.falls_back(&failure) {
+                return Err(failure);
             }
+            self.sink.abandon();
         }
         self.list_pages().await?;
         Ok(None)
@@ -240,7 +239,9 @@ impl<V: Resource> Reflector<V> {
             let event = match arrived {
                 Ok(Some(Ok(event))) if now < end_by => event,
                 Ok(Some(Err(error))) => return Err(Failure::of_stream(&error)),
-                Ok(None) => return Err(Failure::new(Class::Cut, "the streaming list ended early")),
+                Ok(None) => {
+                    return Err(Failure::new(Class::Internal, "the streaming list ended early"));
+                }
                 _ => return Err(Failure::new(Class::Refused, "the streaming list takes too long")),
             };
             match event {
@@ -264,7 +265,7 @@ impl<V: Resource> Reflector<V> {
         let is_cut = match failure.class {
             // This is the response of an API server whose etcd is too old for streaming lists, or whose watch cache
             // lags. Pages can still work, also through a proxy that delays the beginning of a stream.
-            Class::Cut | Class::Internal | Class::ServerBehind | Class::Unanswered => true,
+            Class::Internal | Class::ServerBehind | Class::Unanswered => true,
             // Not accepted: the server is down, too busy, or has no watch cache yet. This is temporary, and pages would
             // cost the server more.
             Class::Transient | Class::OutOfStep => false,
@@ -306,6 +307,8 @@ impl<V: Resource> Reflector<V> {
             }
             // A continue token contains its version and allows no other.
             page.continue_token = end.continue_token;
+            // Yields, because a server in memory responds at once.
+            consume_budget().await;
         }
     }
 
@@ -330,16 +333,15 @@ impl<V: Resource> Reflector<V> {
                 .then(|| ResourceVersionRegressed { held: held.to_string(), at: at.to_string() });
             // The server ignores the bound, so the next list has none.
             self.unbounded = true;
-            return Err(Failure { regressed, ..Failure::new(Class::Transient, why) });
+            return Err(Failure { regressed, ..Failure::new(Class::OutOfStep, why) });
         }
         self.sink.commit(at.number());
         self.held = Some(at);
         self.due = None;
         self.unbounded = false;
         // The next watch without events leads to a list again.
-        let stuck = self.failures.stuck.min(STUCK - 1);
-        let relisted = self.failures.relisted;
-        self.failures = Failures { stuck, relisted, ..Failures::default() };
+        self.failures.stuck = self.failures.stuck.min(STUCK - 1);
+        (self.failures.streams_cut, self.failures.regressed) = (0, 0);
         self.heard();
         self.refresh.done.send_replace(self.serving);
         Ok(())
@@ -352,15 +354,16 @@ impl<V: Resource> Reflector<V> {
                 self.unbounded = true;
                 false
             }
-            Class::Forbidden | Class::NotServed => false,
+            Class::Forbidden | Class::NotServed | Class::OutOfStep => false,
             Class::ServerBehind => {
                 self.unbounded |= self.is_stuck();
                 true
             }
             _ => true,
         };
-        self.back_off(&failure);
-        if let Some(regressed) = failure.regressed {
+        let regressed = failure.regressed.clone();
+        self.back_off(failure);
+        if let Some(regressed) = regressed {
             return Err(regressed);
         }
         if self.due.is_some() && can_watch && self.held.is_some() {
@@ -375,32 +378,28 @@ impl<V: Resource> Reflector<V> {
 
     /// Watches from the stored version.
     async fn watch(&mut self) -> Result<Next, Failure> {
-        let Some(held) = &self.held else { return Ok(Next::List) };
-        let version = Some(held.to_string());
+        let version = self.held.as_ref().map(Position::to_string);
         let from = WatchFrom { version, initial_events: false, timeout: random(TIMEOUT) };
         let watch = self.open(&from).await?;
         self.follow(watch).await
     }
 
     async fn open(&self, from: &WatchFrom) -> Result<Open<V>, Failure> {
-        let Ok(opened) = timeout(OPEN, self.client.watch::<V>(&self.scope, from)).await else {
-            let why = format!("no response to a watch within {OPEN:?}");
-            return Err(Failure { is_answered: false, ..Failure::new(Class::Unanswered, why) });
-        };
+        let opened = self.client.watch::<V>(&self.scope, from).await;
         let watch = opened.map_err(|error| Failure::from(&error))?;
-        let (kind, observer) = (V::kind(), self.observer.clone());
-        observer.watch_opened(&kind);
-        Ok(Open { watch, began: Instant::now(), items: 0, progressed: false, kind, observer })
+        let observer = self.observer.clone();
+        observer.watch_opened(&V::kind());
+        Ok(Open { watch, began: Instant::now(), items: 0, progressed: false, observer })
     }
 
     /// Applies what a watch delivers, until it ends or is silent for too long.
     async fn follow(&mut self, mut open: Open<V>) -> Result<Next, Failure> {
         // While a list is due, the view is not known to be current.
         if self.due.is_none() {
-            self.enter(State::Live, None);
+            self.health.enter(State::Live, None);
         }
         loop {
-            if self.due.is_some_and(|due| due <= Instant::now()) {
+            if self.is_due() {
                 return Ok(Next::List);
             }
             let silent = (self.heard + IDLE).max(open.began + GRACE);
@@ -422,7 +421,7 @@ impl<V: Resource> Reflector<V> {
                     return Ok(Next::Watch);
                 }
                 Ok(None) => {
-                    self.observer.short_watch(&open.kind);
+                    self.observer.short_watch(&V::kind());
                     let why = "the API server ends every watch at once";
                     return Err(Failure::new(Class::Internal, why));
                 }
@@ -502,12 +501,12 @@ impl<V: Resource> Reflector<V> {
         Err(Failure::new(Class::OutOfStep, why))
     }
 
-    fn watch_failed(&mut self, failure: &Failure) -> Next {
+    fn watch_failed(&mut self, failure: Failure) -> Next {
         let next = match failure.class {
             // A 410 is the server's way to request a list. It is a failure only if a list did not help.
             Class::Expired if !self.failures.relisted => {
                 self.failures.relisted = true;
-                self.enter(State::Stale, Some(failure.why.clone()));
+                self.health.enter(State::Stale, Some(failure.why));
                 return Next::List;
             }
             Class::Refused => {
@@ -515,13 +514,14 @@ impl<V: Resource> Reflector<V> {
                 Next::List
             }
             Class::Expired | Class::Forbidden | Class::NotServed | Class::OutOfStep => Next::List,
-            Class::ServerBehind => {
-                self.unbounded |= self.is_stuck();
-                if self.unbounded { Next::List } else { Next::Watch }
+            Class::Internal | Class::Unanswered | Class::ServerBehind => {
+                if self.is_stuck() {
+                    Next::List
+                } else {
+                    Next::Watch
+                }
             }
-            Class::Internal | Class::Unanswered if !self.is_stuck() => Next::Watch,
-            Class::Internal | Class::Unanswered => Next::List,
-            Class::Cut | Class::Transient => Next::Watch,
+            Class::Transient => Next::Watch,
         };
         self.back_off(failure);
         next
@@ -572,23 +572,14 @@ impl<V: Resource> Reflector<V> {
         self.health.heard(self.heard, self.version());
     }
 
-    fn back_off(&mut self, failure: &Failure) {
-        if failure.is_answered {
-            // After an outage, what the server answers first is over soon, such as 429 while it initializes.
-            if self.unanswered > 1 {
-                self.backoff.start_over();
-            }
-            self.unanswered = 0;
-        } else {
-            self.unanswered += 1;
-        }
+    fn back_off(&mut self, failure: Failure) {
         let now = Instant::now();
         let until = match (failure.class, failure.retry_after) {
             (Class::NotServed, None) => {
                 self.backoff.start_over();
                 now + NOT_SERVED.mul_f64(1.0 + fastrand::f64())
             }
-            (_, retry_after) => self.backoff.after_failure(now, retry_after),
+            _ => self.backoff.after(&failure, now),
         };
         self.wait = Some(Wait { until, is_requested: failure.retry_after.is_some() });
         let state = match (failure.class, self.health.state()) {
@@ -599,7 +590,7 @@ impl<V: Resource> Reflector<V> {
             _ if self.held.is_some() => State::Stale,
             _ => State::Listing,
         };
-        self.enter(state, Some(failure.why.clone()));
+        self.health.enter(state, Some(failure.why));
     }
 
     /// Waits after a failure. If the API server was down and returns, the cause of the failure is over: the wait is
@@ -617,14 +608,6 @@ impl<V: Resource> Reflector<V> {
                     self.backoff.start_over();
                 }
             }
-        }
-    }
-
-    /// Enters a state. [`State::Stale`] counts from the last response of the server.
-    fn enter(&mut self, state: State, why: Option<String>) {
-        if self.health.state() != state || why.is_some() {
-            let since = if state == State::Stale { self.heard } else { Instant::now() };
-            self.health.enter(state, since, why);
         }
     }
 }
@@ -656,9 +639,9 @@ impl Refresh {
     }
 }
 
-impl<V> Drop for Open<V> {
+impl<V: Resource> Drop for Open<V> {
     fn drop(&mut self) {
-        self.observer.watch_ended(&self.kind, self.began.elapsed(), self.items);
+        self.observer.watch_ended(&V::kind(), self.began.elapsed(), self.items);
     }
 }
 

@@ -14,7 +14,7 @@
 //!   expired continue token, the reflector requests one list in a single page.
 //! - A watch that breaks or ends is resumed from its version. Only 410, or a version from which watches keep failing,
 //!   leads to a new list. After 150 s of silence, the reflector requests the server's version and opens a new watch. A
-//!   watch is reopened if it is not accepted within the client's deadline, at most 30 s. The kind is listed after five
+//!   watch is reopened if it is not accepted within the client's deadline. The kind is listed after five
 //!   such watches in a row, or five that end at once. After that, each further one leads to a list until a watch
 //!   delivers something.
 //! - Waits after failures start at 800 ms and double up to 30 s, with jitter. They start over when a watch delivers

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
+use hashbrown::HashSet;
 use tokio::time::Instant;
 
 use super::health::HealthHandle;
 use super::observer::Observer;
-use hashbrown::HashSet;
-
 use crate::client::{Undecodable, WatchEvent};
 use crate::object::{Kind, ObjectKey, Resource, ResourceVersion};
 use crate::store::Writer;
@@ -30,7 +29,7 @@ pub(super) struct StoreSink<V> {
 /// Keys of objects whose last version could not be decoded. A decodable version, the object's deletion, or a
 /// complete list without it removes a key.
 #[derive(Debug, Default)]
-pub(super) struct Quarantine {
+struct Quarantine {
     keys: HashSet<ObjectKey>,
     /// The keys that the current list has shown so far.
     listed: HashSet<ObjectKey>,
@@ -140,10 +139,8 @@ impl<V: Resource> StoreSink<V> {
             return;
         }
         self.quarantine.commit();
-        self.health.update(|health| {
-            health.synced = true;
-            health.quarantined = self.quarantine.len();
-        });
+        self.count_quarantined();
+        self.health.update(|health| health.synced = true);
         self.observer.listed(&self.kind, self.items, self.began.elapsed());
     }
 
@@ -156,8 +153,7 @@ impl<V: Resource> StoreSink<V> {
     fn heal(&mut self, key: &ObjectKey) {
         if self.quarantine.remove(key, false) {
             tracing::info!("{} {key} can be decoded again, or is deleted", self.kind.resource());
-            let held = self.quarantine.len();
-            self.health.update(|health| health.quarantined = held);
+            self.count_quarantined();
         }
     }
 
@@ -168,8 +164,11 @@ impl<V: Resource> StoreSink<V> {
             tracing::warn!("{resource} {key} cannot be decoded and stays as it was: {why}");
             self.observer.decode_error(&self.kind, &key, &why);
         }
-        let held = self.quarantine.len();
-        self.health.update(|health| health.quarantined = held);
+        self.count_quarantined();
+    }
+
+    fn count_quarantined(&self) {
+        self.health.update(|health| health.quarantined = self.quarantine.keys.len());
     }
 }
 
@@ -177,7 +176,7 @@ impl<V: Resource> StoreSink<V> {
 
 impl Quarantine {
     /// Adds an object. Returns whether it is new; only new objects are logged.
-    pub(super) fn put(&mut self, key: ObjectKey, staging: bool) -> bool {
+    fn put(&mut self, key: ObjectKey, staging: bool) -> bool {
         if staging {
             self.listed.insert(key.clone());
         }
@@ -186,14 +185,14 @@ impl Quarantine {
 
     /// Removes an object that can be decoded again or was deleted. Returns whether it was quarantined. Removals by a
     /// list take effect when it is complete.
-    pub(super) fn remove(&mut self, key: &ObjectKey, staging: bool) -> bool {
+    fn remove(&mut self, key: &ObjectKey, staging: bool) -> bool {
         let keys = if staging { &mut self.listed } else { &mut self.keys };
         // Nearly always empty, and this runs for every event.
         !keys.is_empty() && keys.remove(key)
     }
 
     /// Begins a list.
-    pub(super) fn begin(&mut self) {
+    fn begin(&mut self) {
         self.listed = HashSet::new();
         if self.keys.len() > MOST {
             self.keys = HashSet::new();
@@ -201,12 +200,8 @@ impl Quarantine {
     }
 
     /// Completes the list.
-    pub(super) fn commit(&mut self) {
+    fn commit(&mut self) {
         self.keys = std::mem::take(&mut self.listed);
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.keys.len()
     }
 }
 
@@ -284,8 +279,8 @@ mod tests {
         quarantine.put(key("a"), false);
         quarantine.begin();
         quarantine.begin();
-        assert_eq!(quarantine.len(), 1);
+        assert_eq!(quarantine.keys.len(), 1);
         quarantine.commit();
-        assert_eq!(quarantine.len(), 0);
+        assert_eq!(quarantine.keys.len(), 0);
     }
 }

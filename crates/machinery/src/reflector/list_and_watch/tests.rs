@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 
-use Answer::{Cut, Down, Ended, Held, Page as Listed, Refused, RetryAfter, Silent};
+use Answer::{Busy, Cut, Down, Ended, Held, Page as Listed, Refused, RetryAfter, Silent};
 use bytes::Bytes;
 use futures::{StreamExt, stream};
 use http::{Request, Response};
@@ -34,6 +34,8 @@ enum Answer {
     Held(&'static str),
     /// Frames of a stream, which then ends.
     Ended(&'static str),
+    /// An object each second, and no end.
+    Busy,
     /// Frames of a stream, whose connection then breaks after a second.
     Cut(&'static str),
 }
@@ -120,10 +122,18 @@ async fn respond(answer: Answer) -> io::Result<Response<Body>> {
             (200, json!({"kind": "ThingList", "metadata": meta, "items": []}).to_string())
         }
         Held(words) | Ended(words) | Cut(words) => (200, frames(words)),
+        Busy => (200, frames("+1")),
     };
     let text = stream::iter([Ok(Frame::data(Bytes::from(text)))]);
     let body = match answer {
         Held(_) => text.chain(stream::pending()).boxed(),
+        Busy => {
+            let more = stream::unfold(2, |version| async move {
+                tokio::time::sleep(SHORT).await;
+                Some((Ok(Frame::data(Bytes::from(frames(&format!("+{version}"))))), version + 1))
+            });
+            text.chain(more).boxed()
+        }
         Cut(_) => text
             .chain(stream::once(async move {
                 tokio::time::sleep(SHORT).await;
@@ -227,6 +237,11 @@ async fn streaming_lists_that_always_fail_fall_back_to_pages() {
         let asked = Run::of(&[answer, answer, answer]).requests().await;
         assert_eq!(asked, ["stream", "stream", "stream", "pages"]);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_do_not_keep_a_streaming_list_alive() {
+    assert_eq!(Run::of(&[Busy]).requests().await, ["stream", "pages"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -381,8 +396,14 @@ async fn a_silent_watch_is_reopened_without_a_list() {
     assert_eq!(run.asked.lock()[2].after, IDLE - SHORT, "counted from the last sign");
     let behind = [Held(""), Listed("9", "")];
     assert_eq!(then(&behind).await, "watch 10, version, stream");
-    let broken = [Held(""), Refused(500)];
-    assert_eq!(then(&broken).await, "watch 10, version, watch 10");
+    for (code, next) in [(500, "watch 10"), (404, "stream >=10")] {
+        let asked = then(&[Held(""), Refused(code)]).await;
+        assert_eq!(asked, format!("watch 10, version, {next}"));
+    }
+    let ended = [Cut(""), Held("")];
+    let run = Run::watching(&ended);
+    assert_eq!(run.then().await, "watch 10, watch 10, version");
+    assert_eq!(run.last_wait().await, IDLE - 2 * SHORT, "silence adds up over watches that end");
 }
 
 #[tokio::test(start_paused = true)]
@@ -441,6 +462,24 @@ async fn a_refresh_that_breaks_off_falls_back_to_pages_although_the_watch_works(
     run.refresh.request(1);
     let asked = "watch 10, stream, watch 10, stream, watch 11, stream, pages";
     assert_eq!(run.then().await, asked);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_due_list_does_not_wait_for_an_accepted_watch() {
+    let run = Run::watching(&[Held(""), Refused(503), Refused(503), Held("=13")]);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    run.refresh.request(1);
+    assert_eq!(run.then().await, "watch 10, stream, watch 10, stream, version");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refresh_detects_a_regressed_history() {
+    let run = Run::watching(&[Held(""), Held("=9"), Held("=9"), Held("=9")]);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    run.refresh.request(1);
+    assert!(run.task.await.unwrap().is_err());
+    let asked: Vec<String> = run.asked.lock().iter().map(|asked| asked.what.clone()).collect();
+    assert_eq!(asked[2..], ["stream", "stream", "stream"], "no watch in between");
 }
 
 #[tokio::test(start_paused = true)]
