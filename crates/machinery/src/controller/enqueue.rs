@@ -4,9 +4,6 @@
 //! [`Priority::Low`].
 
 use std::collections::HashSet;
-use std::sync::Arc;
-
-use parking_lot::Mutex;
 
 use super::{Handle, Name};
 use crate::object::{Kind, Object, ObjectKey, Owner, Resource};
@@ -35,15 +32,7 @@ pub fn for_owner<V: Object>(
     handle: Handle,
     kind: Kind,
 ) -> impl Fn(&Delta<V>, bool) + Send + Sync + 'static {
-    move |delta, initial| {
-        let (old, new) = sides(delta);
-        let before = old.and_then(|old| owner(&kind, old));
-        let now = owner(&kind, new);
-        if before != now {
-            before.iter().for_each(|key| handle.queue.add_with(key, priority(initial)));
-        }
-        now.iter().for_each(|key| handle.queue.add_with(key, priority(initial)));
-    }
+    for_mapped(handle, move |object| owner(&kind, object).into_iter().collect())
 }
 
 /// Enqueues the keys that `keys` returns for the new and the old state of the object. `keys` can read stores, for
@@ -54,23 +43,34 @@ pub fn for_mapped<V: Object>(
     keys: impl Fn(&V) -> Vec<ObjectKey> + Send + Sync + 'static,
 ) -> impl Fn(&Delta<V>, bool) + Send + Sync + 'static {
     move |delta, initial| {
-        let (old, new) = sides(delta);
-        for side in old.into_iter().chain([new]) {
-            // The queue merges a key that both states return.
-            keys(side).iter().for_each(|key| handle.queue.add_with(key, priority(initial)));
+        let (old, new) = match delta {
+            Delta::Added(new) | Delta::Deleted(new) => (None, new),
+            Delta::Updated { old, new } => (Some(old), new),
+        };
+        let mut seen = HashSet::new();
+        // Added twice, a key that a worker has already taken would run twice.
+        for key in old.into_iter().chain([new]).flat_map(|side| keys(side)) {
+            if seen.insert(key.clone()) {
+                handle.queue.add_with(key, priority(initial));
+            }
         }
     }
 }
 
 /// Enqueues every key whose last reconcile waited for the name of an object ([`Class::Waiting`](super::Class::Waiting))
-/// when that object is deleted or gets another controller. The view has a kind, because keys wait for a name of a kind.
+/// when that object is deleted or gets another controller. Also when the labels or annotations of an uncontrolled
+/// object change, which can make it adoptable. The view has a kind, because keys wait for a name of a kind.
 pub fn waiting_when_freed<V: Resource>(
     handle: Handle,
 ) -> impl Fn(&Delta<V>, bool) + Send + Sync + 'static {
     move |delta, _| {
         let freed = match delta {
             Delta::Added(..) => false,
-            Delta::Updated { old, new, .. } => old.meta().owner != new.meta().owner,
+            Delta::Updated { old, new } => {
+                let (old, new) = (old.meta(), new.meta());
+                let is_changed = (&old.labels, &old.annotations) != (&new.labels, &new.annotations);
+                old.owner != new.owner || (new.owner.is_none() && is_changed)
+            }
             Delta::Deleted(..) => true,
         };
         if freed {
@@ -79,34 +79,12 @@ pub fn waiting_when_freed<V: Resource>(
     }
 }
 
-/// Records the controllers of deleted objects, if they are of this kind.
-pub(crate) fn note_lost_children<V: Object>(
-    lost_children: Arc<Mutex<HashSet<ObjectKey>>>,
-    kind: Kind,
-) -> impl Fn(&Delta<V>, bool) + Send + Sync + 'static {
-    move |delta, _| {
-        if let Delta::Deleted(gone) = delta
-            && let Some(owner) = owner(&kind, &**gone)
-        {
-            lost_children.lock().insert(owner);
-        }
-    }
-}
-
 fn priority(initial: bool) -> Priority {
     if initial { Priority::Low } else { Priority::High }
 }
 
-/// Returns the old state of the object, if any, and the new one.
-fn sides<V>(delta: &Delta<V>) -> (Option<&V>, &V) {
-    match delta {
-        Delta::Added(new) | Delta::Deleted(new) => (None, new),
-        Delta::Updated { old, new, .. } => (Some(old), new),
-    }
-}
-
 /// Returns the key of the object's controller, if the controller is of this kind.
-fn owner<V: Object>(kind: &Kind, object: &V) -> Option<ObjectKey> {
+pub(crate) fn owner<V: Object>(kind: &Kind, object: &V) -> Option<ObjectKey> {
     let meta = object.meta();
     let Owner { api_version, kind: name_of_kind, name, .. } = meta.owner.as_deref()?;
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
@@ -121,6 +99,8 @@ fn owner<V: Object>(kind: &Kind, object: &V) -> Option<ObjectKey> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use futures::FutureExt;
 
     use super::*;

@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use super::context::ControllerState;
 use super::context::{Declared, Labelled};
 use super::function::{Finalizer, Function, Functions};
-use super::handlers::{Handlers, filtered, waiting_when_known};
+use super::handlers::{Handlers, filtered};
 use super::kinds::{ControllerDeps, Informers};
 use super::leading::Term;
 use super::wiring::{self, WiringError};
@@ -158,14 +158,12 @@ impl<V: Resource> ControllerBuilder<V> {
             )));
         }
         self.owns_once::<C>();
-        self.owned.push(self.manager.declarations.own::<V, C>());
-        let note = |parts: &ControllerDeps| {
-            Ok(enqueue::note_lost_children::<C>(parts.lost_children.clone(), V::kind()))
-        };
-        self.handlers.record::<C, _>(note);
-        self.enqueues::<C, _>(|parts| Ok(enqueue::for_owner(parts.handle(), V::kind())))
+        self.loses::<C, _>(|_| {
+            Ok(|child: &C| enqueue::owner(&V::kind(), child).into_iter().collect())
+        });
+        self.index::<C>(Index::by_controller::<V>())
+            .enqueues::<C, _>(|parts| Ok(enqueue::for_owner(parts.handle(), V::kind())))
             .handler::<C, _>(enqueue::waiting_when_freed)
-            .handler::<C, _>(waiting_when_known)
     }
 
     /// Like [`ControllerBuilder::owns`], for objects that cannot have an owner reference because they are
@@ -195,8 +193,7 @@ impl<V: Resource> ControllerBuilder<V> {
         let by_uid = Index::new(&owners, |owner: &V, each| each(owner.uid().to_string().into()));
         self.owns_once::<C>();
         self.labelled.push(Labelled { view: TypeId::of::<C>(), label, index: children });
-        self.owned.push(TypeId::of::<C>());
-        self.handlers.asks_filter::<C>();
+        self.handlers.filtered.push(TypeId::of::<C>());
         let owners_of = move |parts: &ControllerDeps| -> Result<_, WiringError> {
             let (objects, owners) = (parts.store::<V>()?, owners.clone());
             Ok(move |child: &C| {
@@ -206,15 +203,7 @@ impl<V: Resource> ControllerBuilder<V> {
                 found.into_iter().flatten().map(|owner| owner.key().clone()).collect::<Vec<_>>()
             })
         };
-        let find = owners_of.clone();
-        self.handlers.record::<C, _>(move |parts| {
-            let (owners, lost_children) = (find(parts)?, parts.lost_children.clone());
-            Ok(move |delta: &Delta<C>, _: bool| {
-                if let Delta::Deleted(gone) = delta {
-                    lost_children.lock().extend(owners(gone));
-                }
-            })
-        });
+        self.loses::<C, _>(owners_of.clone());
         self.index::<C>(index)
             .index::<V>(by_uid)
             .listen::<C, _>(move |parts| {
@@ -241,6 +230,24 @@ impl<V: Resource> ControllerBuilder<V> {
                  second view of the kind"
             )));
         }
+        self.owned.push(TypeId::of::<C>());
+    }
+
+    /// Records the owners of each object of `C` that is deleted.
+    fn loses<C: Resource, K>(
+        &mut self,
+        owners_of: impl FnOnce(&ControllerDeps) -> Result<K, WiringError> + Send + 'static,
+    ) where
+        K: Fn(&C) -> Vec<ObjectKey> + Send + Sync + 'static,
+    {
+        self.handlers.record::<C, _>(move |parts| {
+            let (owners, lost_children) = (owners_of(parts)?, parts.lost_children.clone());
+            Ok(move |delta: &Delta<C>, _: bool| {
+                if let Delta::Deleted(gone) = delta {
+                    lost_children.lock().extend(owners(gone));
+                }
+            })
+        });
     }
 
     /// Enqueues the keys that `keys` returns for the old and the new state of each object of `W` that changes.
@@ -310,7 +317,7 @@ impl<V: Resource> ControllerBuilder<V> {
         H: Fn(&Delta<W>, bool) + Send + Sync + 'static,
     {
         let mut this = self;
-        this.handlers.asks_filter::<W>();
+        this.handlers.filtered.push(TypeId::of::<W>());
         this.listen::<W, _>(|parts| Ok(filtered(parts, make(parts)?)))
     }
 
@@ -452,7 +459,7 @@ impl<V: Resource> ControllerBuilder<V> {
         let views = declared.clone();
         let add: Add = Box::new(move |shared, informers, mut program| {
             let mut parts = shared.parts(name, informers.clone(), declared.clone());
-            parts.filters = handlers.all_filters();
+            parts.filters = handlers.filters.clone();
             let term = Arc::new(Term::of(shared.lead.clone()));
             let function = Function::new(&parts, reads, functions, reconcile, term.clone())?;
             let state = function.controller.clone();

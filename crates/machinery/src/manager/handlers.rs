@@ -16,16 +16,16 @@ use tokio::time::{Instant, sleep_until};
 
 use super::kinds::ControllerDeps;
 use super::wiring::{self, WiringError};
-use crate::controller::{Handle, Name, enqueue};
+use crate::controller::enqueue;
 use crate::object::Resource;
 use crate::store::Delta;
 use crate::workqueue::Priority;
 
 /// The declared handlers of a controller, and their filters.
 pub(super) struct Handlers {
-    filters: Filters,
+    pub(super) filters: Filters,
     /// The views with handlers that are filtered.
-    filtered: Vec<TypeId>,
+    pub(super) filtered: Vec<TypeId>,
     recording: Vec<Handler>,
     enqueuing: Vec<Handler>,
 }
@@ -84,20 +84,10 @@ impl Handlers {
         self.filters.0.insert(TypeId::of::<W>(), (wiring::view::<W>(), Arc::new(both)));
     }
 
-    /// Records that a handler of `W` uses its filter.
-    pub(super) fn asks_filter<W: Resource>(&mut self) {
-        self.filtered.push(TypeId::of::<W>());
-    }
-
     /// Returns the views of filters that no handler uses.
     pub(super) fn filters_of_nothing(&self) -> impl Iterator<Item = &'static str> {
         let filters = self.filters.0.iter();
         filters.filter(|(view, _)| !self.filtered.contains(view)).map(|(_, (name, _))| *name)
-    }
-
-    /// Returns the filters, for the parts that the handlers are created from.
-    pub(super) fn all_filters(&self) -> Filters {
-        self.filters.clone()
     }
 
     /// Creates the handlers, in the order in which they receive each change.
@@ -201,20 +191,3 @@ fn or_enqueue_all<V: Resource, W, H: Fn(&Delta<W>, bool)>(
 
 /// Minimum time between two additions of all objects because of panics.
 const PANICS_EVERY: Duration = Duration::from_secs(10);
-
-/// Enqueues the keys that wait for the name of an uncontrolled object when its labels or annotations change: the
-/// change can make it adoptable ([`EnsureOptions::adopt`](super::EnsureOptions::adopt)).
-pub(super) fn waiting_when_known<W: Resource>(
-    handle: Handle,
-) -> impl Fn(&Delta<W>, bool) + Send + Sync + 'static {
-    move |delta, _| {
-        if let Delta::Updated { old, new } = delta
-            && let (old, new) = (old.meta(), new.meta())
-            && old.owner.is_none()
-            && new.owner.is_none()
-            && (&old.labels, &old.annotations) != (&new.labels, &new.annotations)
-        {
-            handle.wake_waiting(&Name { kind: W::kind(), key: new.key.clone() });
-        }
-    }
-}

@@ -15,7 +15,7 @@ use crate::controller::{Handle, Program};
 use crate::events::Recorder;
 use crate::informer::{BuildError, Builder, Informer};
 use crate::object::{ObjectKey, Resource};
-use crate::store::{Index, Store};
+use crate::store::Store;
 
 /// The declared views, in the order of declaration. Two views of one kind have separate stores.
 #[derive(Default)]
@@ -92,12 +92,6 @@ impl Declarations {
     /// Declares that a controller reads `V`, and returns the ID of `V`.
     pub(super) fn read<V: Resource>(&mut self) -> TypeId {
         let _ = self.of::<V>();
-        TypeId::of::<V>()
-    }
-
-    /// Declares that objects of `V` are found by their controller `P`.
-    pub(super) fn own<P: Resource, V: Resource>(&mut self) -> TypeId {
-        self.adjust::<V>(Box::new(|builder| builder.index(Index::by_controller::<P>())));
         TypeId::of::<V>()
     }
 
