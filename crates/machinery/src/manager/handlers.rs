@@ -22,12 +22,14 @@ use crate::store::Delta;
 use crate::workqueue::Priority;
 
 /// The declared handlers of a controller, and their filters.
+#[derive(Default)]
 pub(super) struct Handlers {
     pub(super) filters: Filters,
     /// The views with handlers that are filtered.
     pub(super) filtered: Vec<TypeId>,
-    recording: Vec<Handler>,
-    enqueuing: Vec<Handler>,
+    /// Handlers that record changes and enqueue nothing.
+    pub(super) recording: Vec<Handler>,
+    pub(super) enqueuing: Vec<Handler>,
 }
 
 /// The filters of a controller, by the type of their view, each with the view's name.
@@ -44,36 +46,6 @@ pub(super) type Listen = Box<dyn FnOnce() + Send>;
 // === impl Handlers ===
 
 impl Handlers {
-    /// Returns the handlers of a controller of `V` without other declarations.
-    pub(super) fn of<V: Resource>() -> Handlers {
-        Handlers {
-            filters: Filters::default(),
-            filtered: vec![TypeId::of::<V>()],
-            recording: Vec::new(),
-            enqueuing: Vec::new(),
-        }
-    }
-
-    /// Adds a handler of `W` that records changes and enqueues nothing.
-    pub(super) fn record<W: Resource, H>(
-        &mut self,
-        make: impl FnOnce(&ControllerDeps) -> Result<H, WiringError> + Send + 'static,
-    ) where
-        H: Fn(&Delta<W>, bool) + Send + Sync + 'static,
-    {
-        self.recording.push(handler_of(make));
-    }
-
-    /// Adds a handler of all changes of `W`, for a controller of `V`.
-    pub(super) fn add<V: Resource, W: Resource, H>(
-        &mut self,
-        make: impl FnOnce(&ControllerDeps) -> Result<H, WiringError> + Send + 'static,
-    ) where
-        H: Fn(&Delta<W>, bool) + Send + Sync + 'static,
-    {
-        self.enqueuing.push(handler_of(|parts| or_enqueue_all::<V, W, _>(parts, make(parts)?)));
-    }
-
     pub(super) fn filter<W: Resource>(
         &mut self,
         predicate: impl Fn(&Delta<W>) -> bool + Send + Sync + 'static,
@@ -130,7 +102,7 @@ fn ends<V: Resource>(delta: &Delta<V>) -> bool {
 }
 
 /// Creates a handler of the changes of `W`.
-fn handler_of<W: Resource, H>(
+pub(super) fn handler_of<W: Resource, H>(
     make: impl FnOnce(&ControllerDeps) -> Result<H, WiringError> + Send + 'static,
 ) -> Handler
 where
@@ -157,7 +129,7 @@ pub(super) fn filtered<W: Resource, H: Fn(&Delta<W>, bool)>(
 
 /// Enqueues every object of `V` if the handler panics. If it keeps panicking, all are enqueued together after
 /// [`PANICS_EVERY`]: one object of a tenant must not keep every object reconciling.
-fn or_enqueue_all<V: Resource, W, H: Fn(&Delta<W>, bool)>(
+pub(super) fn or_enqueue_all<V: Resource, W, H: Fn(&Delta<W>, bool)>(
     parts: &ControllerDeps,
     handler: H,
 ) -> Result<impl Fn(&Delta<W>, bool) + use<V, W, H>, WiringError> {

@@ -359,10 +359,7 @@ impl Manager {
             #[cfg(feature = "metrics")]
             observed: self.observed,
         };
-        let informers = Arc::new(self.declarations.build(&shared));
-        let mut faults = informers.refused();
-        let read = self.controllers.iter().flat_map(|one| one.declared.iter().copied()).collect();
-        faults.extend(informers.unread(&read));
+        let (informers, mut faults) = self.declarations.build(&shared, &mut program);
         for controller in self.controllers {
             let added = (controller.add)(&shared, &informers, program);
             program = added.unwrap_or_else(|fault| {
@@ -382,7 +379,6 @@ impl Manager {
             program = program.task(name, |stop| lead.run(stop, move || task(client.clone())));
         }
         // The sink sends the last Events before the lease is released, because they require leadership.
-        informers.run_by(&mut program);
         program = program.task("the sink of Events", |stop| async move {
             sink.run(client, stop.requested()).await;
         });
@@ -412,6 +408,8 @@ impl Manager {
             )));
         }
         faults.extend(self.controllers.iter().flat_map(|controller| controller.faults.clone()));
+        let read = self.controllers.iter().flat_map(|one| one.views.iter().copied()).collect();
+        faults.extend(self.declarations.unread(&read));
         if faults.is_empty() { Ok(()) } else { Err(Error::Wiring(faults)) }
     }
 }
@@ -431,18 +429,17 @@ impl Shared {
         controller: &'static str,
         informers: Arc<Informers>,
         declared: Arc<[TypeId]>,
+        filters: Filters,
     ) -> ControllerDeps {
-        let (client, recorder) = (self.client.clone(), self.recorder.for_controller(controller));
-        let lost_children = Arc::default();
         ControllerDeps {
             controller,
-            client,
-            recorder,
+            client: self.client.clone(),
+            recorder: self.recorder.for_controller(controller),
             handle: Arc::default(),
             informers,
             declared,
-            filters: Filters::default(),
-            lost_children,
+            filters,
+            lost_children: Arc::default(),
         }
     }
 }
