@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::context::{ControllerState, Declared, Labelled};
 use super::function::{Call, Finalizer, Function, OnProblem};
-use super::handlers::{Handlers, filtered, handler_of, or_enqueue_all};
+use super::handlers::{Filter, Handlers, ends, enqueue_all, filtered, handler_of, or_enqueue_all};
 use super::kinds::{ControllerDeps, Informers};
 use super::leading::Term;
 use super::wiring::{self, WiringError};
@@ -19,7 +19,6 @@ use crate::client::Client;
 use crate::controller::{Action, Controller, Handle, Options, Problem, Program, enqueue};
 use crate::object::{Keep, ObjectKey, Resource};
 use crate::store::{Delta, Index};
-use crate::workqueue::Priority;
 
 /// Declares a controller of `V`: what it owns, watches and reads, and how it reconciles.
 ///
@@ -37,7 +36,6 @@ pub struct ControllerBuilder<V> {
     finalizer: Option<Finalizer<V>>,
     on_error: OnProblem<V>,
     endings: Vec<(&'static str, Ending)>,
-    faults: Vec<WiringError>,
 }
 
 /// Creates the future that runs after the controller has ended.
@@ -46,7 +44,6 @@ type Ending =
 /// A declared controller, without the type of its kind.
 pub(super) struct Registration {
     pub(super) name: &'static str,
-    pub(super) faults: Vec<WiringError>,
     /// The views that it reads.
     pub(super) views: Arc<[TypeId]>,
     /// Adds it to a program.
@@ -77,7 +74,6 @@ impl<V: Resource> ControllerBuilder<V> {
             finalizer: None,
             on_error: Box::new(|_, problem| problem),
             endings: Vec::new(),
-            faults: Vec::new(),
         }
     }
 
@@ -97,7 +93,11 @@ impl<V: Resource> ControllerBuilder<V> {
         mut self,
         predicate: impl Fn(&Delta<W>) -> bool + Send + Sync + 'static,
     ) -> Self {
-        self.handlers.filter(predicate);
+        let before = self.handlers.filters.of::<W>();
+        let both: Filter<W> =
+            Arc::new(move |delta| ends(delta) || (before(delta) && predicate(delta)));
+        let filter = (wiring::view::<W>(), Arc::new(both) as _);
+        self.handlers.filters.0.insert(TypeId::of::<W>(), filter);
         self
     }
 
@@ -144,7 +144,7 @@ impl<V: Resource> ControllerBuilder<V> {
     pub fn owns<C: Resource>(mut self) -> Self {
         if V::kind().namespaced && !C::kind().namespaced {
             let (controller, view) = (self.name, wiring::view::<C>());
-            self.faults.push(WiringError(format!(
+            self.manager.faults.push(WiringError(format!(
                 "the controller {controller} owns {view}, but its own kind is namespaced and that of {view} is not: the \
                  garbage collector would delete such children; use `.watches::<{view}>(…)`"
             )));
@@ -169,7 +169,7 @@ impl<V: Resource> ControllerBuilder<V> {
     pub fn owns_labelled<C: Resource>(mut self, label: &'static str) -> Self {
         if !C::Keep::label(label) {
             let (controller, view) = (self.name, wiring::view::<C>());
-            self.faults.push(WiringError(format!(
+            self.manager.faults.push(WiringError(format!(
                 "the controller {controller} owns {view} by the label {label:?}, which its view does not keep: use \
                  `Meta<Everything>`, a `Keep` with this label, or `Typed`"
             )));
@@ -217,7 +217,7 @@ impl<V: Resource> ControllerBuilder<V> {
     fn owns_once<C: Resource>(&mut self) {
         if self.declared.owned.contains(&TypeId::of::<C>()) {
             let (controller, view) = (self.name, wiring::view::<C>());
-            self.faults.push(WiringError(format!(
+            self.manager.faults.push(WiringError(format!(
                 "the controller {controller} owns {view} twice: keep one of `.owns` and `.owns_labelled`, or declare a \
                  second view of the kind"
             )));
@@ -369,7 +369,7 @@ impl<V: Resource> ControllerBuilder<V> {
                      example.com/{finalizer}"
                 ),
                 // The API server refuses it.
-                false => self.faults.push(WiringError(format!(
+                false => self.manager.faults.push(WiringError(format!(
                     "the controller {controller} has a finalizer {finalizer:?}: its name must be qualified, \
                      `.finalizer(\"example.com/{controller}\", …)`"
                 ))),
@@ -377,7 +377,7 @@ impl<V: Resource> ControllerBuilder<V> {
         }
         if let Some(first) = self.declared.finalizer.replace(name) {
             let controller = self.name;
-            self.faults.push(WiringError(format!(
+            self.manager.faults.push(WiringError(format!(
                 "the controller {controller} has the finalizers {first:?} and {name:?}: declare one, whose cleanup does \
                  both"
             )));
@@ -410,13 +410,13 @@ impl<V: Resource> ControllerBuilder<V> {
     {
         let controller = self.name;
         if !self.declared.labelled.is_empty() && self.finalizer.is_none() {
-            self.faults.push(WiringError(format!(
+            self.manager.faults.push(WiringError(format!(
                 "the controller {controller} owns objects by a label, which the garbage collector does not delete: add \
                  `.finalizer(\"example.com/{controller}\", async |_, cx| cx.prune::<VIEW>(|_| false).await)`"
             )));
         }
         let idle = self.handlers.filters_of_nothing();
-        self.faults.extend(idle.map(|view| {
+        self.manager.faults.extend(idle.map(|view| {
             WiringError(format!(
                 "the controller {controller} has a `.filter::<{view}>(…)`, but no change of {view} enqueues anything: add \
                  `.owns::<{view}>()`, `.watches::<{view}>(…)` or `.refers::<{view}>(…)`, or remove the filter"
@@ -425,32 +425,29 @@ impl<V: Resource> ControllerBuilder<V> {
         self.register(Box::new(move |object, cx| reconcile(object, cx).map_err(E::into).boxed()))
     }
 
-    fn register(self, reconcile: Call<V, Action>) -> Manager {
-        let ControllerBuilder { mut manager, name, options, declared, mut handlers, .. } = self;
-        let (finalizer, on_error) = (self.finalizer, self.on_error);
-        let (endings, faults) = (self.endings, self.faults);
-        let views: Arc<[TypeId]> = self.views.into();
+    fn register(mut self, reconcile: Call<V, Action>) -> Manager {
+        let (name, views) = (self.name, Arc::<[TypeId]>::from(self.views));
         let read = views.clone();
         let add: Add = Box::new(move |shared, informers, mut program| {
-            let filters = handlers.filters.clone();
-            let parts = shared.parts(name, informers.clone(), read.clone(), filters);
+            let filters = self.handlers.filters.clone();
+            let parts = shared.parts(name, informers.clone(), views.clone(), filters);
             let term = Arc::new(Term::of(shared.lead.clone()));
-            let state = Arc::new(ControllerState::new(&parts, declared)?);
+            let state = Arc::new(ControllerState::new(&parts, self.declared)?);
             let function = Function {
                 controller: state.clone(),
                 reconcile,
-                finalizer,
-                on_error,
+                finalizer: self.finalizer,
+                on_error: self.on_error,
                 term: term.clone(),
                 held_back: Mutex::default(),
             };
             let mut all = shared.options.clone();
-            options.into_iter().for_each(|change| change(&mut all));
+            self.options.into_iter().for_each(|change| change(&mut all));
             let controller = Controller::new(name, function, shared.observed(name, all));
             let handle = controller.handle();
             // Until the term begins.
             handle.queue().shut_down();
-            for (name, ending) in endings {
+            for (name, ending) in self.endings {
                 let ending = ending(&parts)?;
                 program = program.task(name, |stop| async move {
                     stop.requested().await;
@@ -460,19 +457,17 @@ impl<V: Resource> ControllerBuilder<V> {
             shared.watch_queue(name, &handle);
             // The handle is of this controller, so this cannot fail.
             let _ = parts.handle.set(handle.clone());
-            let mut listens = Some(handlers.listens::<V>(&parts)?);
+            let mut listens = Some(self.handlers.listens::<V>(&parts)?);
             // Adding handlers earlier would fill the queue without a worker, on a standby or while a kind is not
             // served. A handler that is added late receives all stored objects.
             let begin = move || match listens.take() {
                 Some(listens) => listens.into_iter().for_each(|listen| listen()),
                 None => {
                     state.forget_deleted();
-                    for object in state.objects.list() {
-                        handle.queue().add_with(object.key(), Priority::Low);
-                    }
+                    enqueue_all(&state.objects, &handle);
                 }
             };
-            let synced = informers.synced_except_forbidden(&read);
+            let synced = informers.synced_except_forbidden(&views);
             let informers = informers.clone();
             Ok(program.controller_run(name, |stop| async move {
                 tokio::select! {
@@ -480,12 +475,12 @@ impl<V: Resource> ControllerBuilder<V> {
                     () = stop.requested() => return,
                     () = synced => {}
                 }
-                let refresh = |number| informers.refreshed(&read, number);
+                let refresh = |number| informers.refreshed(&views, number);
                 term.run(controller, refresh, begin, stop).await;
             }))
         });
-        manager.controllers.push(Registration { name, faults, views, add });
-        manager
+        self.manager.controllers.push(Registration { name, views: read, add });
+        self.manager
     }
 
     /// Returns a context over `object` for unit tests of a reconcile function. Nothing is listed or watched: the stores

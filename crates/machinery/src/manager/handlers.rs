@@ -15,10 +15,10 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 
 use super::kinds::ControllerDeps;
-use super::wiring::{self, WiringError};
-use crate::controller::enqueue;
+use super::wiring::WiringError;
+use crate::controller::{Handle, enqueue};
 use crate::object::Resource;
-use crate::store::Delta;
+use crate::store::{Delta, Store};
 use crate::workqueue::Priority;
 
 /// The declared handlers of a controller, and their filters.
@@ -34,7 +34,7 @@ pub(super) struct Handlers {
 
 /// The filters of a controller, by the type of their view, each with the view's name.
 #[derive(Clone, Default)]
-pub(super) struct Filters(HashMap<TypeId, (&'static str, Arc<dyn Any + Send + Sync>)>);
+pub(super) struct Filters(pub(super) HashMap<TypeId, (&'static str, Arc<dyn Any + Send + Sync>)>);
 
 /// Returns whether a change of an object enqueues it.
 pub(super) type Filter<V> = Arc<dyn Fn(&Delta<V>) -> bool + Send + Sync>;
@@ -46,16 +46,6 @@ pub(super) type Listen = Box<dyn FnOnce() + Send>;
 // === impl Handlers ===
 
 impl Handlers {
-    pub(super) fn filter<W: Resource>(
-        &mut self,
-        predicate: impl Fn(&Delta<W>) -> bool + Send + Sync + 'static,
-    ) {
-        let before = self.filters.of::<W>();
-        let both: Filter<W> =
-            Arc::new(move |delta| ends(delta) || (before(delta) && predicate(delta)));
-        self.filters.0.insert(TypeId::of::<W>(), (wiring::view::<W>(), Arc::new(both)));
-    }
-
     /// Returns the views of filters that no handler uses.
     pub(super) fn filters_of_nothing(&self) -> impl Iterator<Item = &'static str> {
         let filters = self.filters.0.iter();
@@ -90,7 +80,7 @@ impl Filters {
 
 /// Returns whether a deletion starts or ends, or the owner changes. If filters applied to these changes, a cleanup
 /// would not run, or an owned object would not be restored.
-fn ends<V: Resource>(delta: &Delta<V>) -> bool {
+pub(super) fn ends<V: Resource>(delta: &Delta<V>) -> bool {
     match delta {
         Delta::Added(..) => false,
         Delta::Updated { old, new, .. } => {
@@ -134,11 +124,7 @@ pub(super) fn or_enqueue_all<V: Resource, W, H: Fn(&Delta<W>, bool)>(
     handler: H,
 ) -> Result<impl Fn(&Delta<W>, bool) + use<V, W, H>, WiringError> {
     let (objects, handle) = (parts.store::<V>()?, parts.handle());
-    let enqueue_all = move || {
-        for object in objects.list() {
-            handle.queue().add_with(object.key(), Priority::Low);
-        }
-    };
+    let enqueue_all = move || enqueue_all(&objects, &handle);
     // The time from which all objects can be enqueued again; in the future while they are about to be.
     let next = Arc::new(Mutex::new(Instant::now()));
     Ok(move |delta: &Delta<W>, initial| {
@@ -159,6 +145,13 @@ pub(super) fn or_enqueue_all<V: Resource, W, H: Fn(&Delta<W>, bool)>(
             resume_unwind(panic); // The informer logs and counts it.
         }
     })
+}
+
+/// Enqueues every object.
+pub(super) fn enqueue_all<V: Resource>(objects: &Store<V>, handle: &Handle) {
+    for object in objects.list() {
+        handle.queue().add_with(object.key(), Priority::Low);
+    }
 }
 
 /// Minimum time between two additions of all objects because of panics.

@@ -102,6 +102,8 @@ pub struct Manager {
     leader_tasks: Vec<(String, LeaderTask)>,
     declarations: Declarations,
     controllers: Vec<Registration>,
+    /// Faults of their declarations.
+    faults: Vec<WiringError>,
     instance: Option<String>,
     lease: Option<Lease>,
     #[cfg(feature = "metrics")]
@@ -181,6 +183,7 @@ impl Manager {
             leader_tasks: Vec::new(),
             declarations: Declarations::default(),
             controllers: Vec::new(),
+            faults: Vec::new(),
             instance: None,
             lease: None,
             #[cfg(feature = "metrics")]
@@ -407,7 +410,7 @@ impl Manager {
                  `Identity::new(\"website\", \"example.com\")`"
             )));
         }
-        faults.extend(self.controllers.iter().flat_map(|controller| controller.faults.clone()));
+        faults.extend(self.faults.iter().cloned());
         let read = self.controllers.iter().flat_map(|one| one.views.iter().copied()).collect();
         faults.extend(self.declarations.unread(&read));
         if faults.is_empty() { Ok(()) } else { Err(Error::Wiring(faults)) }
