@@ -3,8 +3,6 @@
 //! `initial` means that the delta comes from the first list or a resync: no user waits for it, so it gets
 //! [`Priority::Low`].
 
-use std::collections::HashSet;
-
 use super::{Handle, Name};
 use crate::object::{Kind, Object, ObjectKey, Owner, Resource};
 use crate::store::Delta;
@@ -32,7 +30,7 @@ pub fn for_owner<V: Object>(
     handle: Handle,
     kind: Kind,
 ) -> impl Fn(&Delta<V>, bool) + Send + Sync + 'static {
-    for_mapped(handle, move |object| owner(&kind, object).into_iter().collect())
+    for_sides(handle, move |object| owner(&kind, object))
 }
 
 /// Enqueues the keys that `keys` returns for the new and the old state of the object. `keys` can read stores, for
@@ -42,18 +40,28 @@ pub fn for_mapped<V: Object>(
     handle: Handle,
     keys: impl Fn(&V) -> Vec<ObjectKey> + Send + Sync + 'static,
 ) -> impl Fn(&Delta<V>, bool) + Send + Sync + 'static {
+    for_sides(handle, keys)
+}
+
+/// Enqueues the keys of the new and the old state. The same keys are added once: added twice, one that a worker has
+/// already taken would run twice.
+fn for_sides<V: Object, K: PartialEq>(
+    handle: Handle,
+    keys: impl Fn(&V) -> K + Send + Sync + 'static,
+) -> impl Fn(&Delta<V>, bool) + Send + Sync + 'static
+where
+    for<'a> &'a K: IntoIterator<Item = &'a ObjectKey>,
+{
     move |delta, initial| {
-        let (old, new) = match delta {
-            Delta::Added(new) | Delta::Deleted(new) => (None, new),
-            Delta::Updated { old, new } => (Some(old), new),
-        };
-        let mut seen = HashSet::new();
-        // Added twice, a key that a worker has already taken would run twice.
-        for key in old.into_iter().chain([new]).flat_map(|side| keys(side)) {
-            if seen.insert(key.clone()) {
-                handle.queue.add_with(key, priority(initial));
-            }
+        let add = |key: &ObjectKey| handle.queue.add_with(key, priority(initial));
+        let now = keys(delta.object());
+        if let Delta::Updated { old, .. } = delta
+            && let before = keys(old)
+            && before != now
+        {
+            (&before).into_iter().for_each(add);
         }
+        (&now).into_iter().for_each(add);
     }
 }
 
