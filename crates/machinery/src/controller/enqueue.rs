@@ -3,11 +3,6 @@
 //! `initial` means that the delta comes from the first list or a resync: no user waits for it, so it gets
 //! [`Priority::Low`].
 
-use std::collections::HashSet;
-use std::sync::Arc;
-
-use parking_lot::Mutex;
-
 use super::{Handle, Name};
 use crate::object::{Kind, Object, ObjectKey, Owner, Resource};
 use crate::store::Delta;
@@ -35,15 +30,7 @@ pub fn for_owner<V: Object>(
     handle: Handle,
     kind: Kind,
 ) -> impl Fn(&Delta<V>, bool) + Send + Sync + 'static {
-    move |delta, initial| {
-        let (old, new) = sides(delta);
-        let before = old.and_then(|old| owner(&kind, old));
-        let now = owner(&kind, new);
-        if before != now {
-            before.iter().for_each(|key| handle.queue.add_with(key, priority(initial)));
-        }
-        now.iter().for_each(|key| handle.queue.add_with(key, priority(initial)));
-    }
+    for_sides(handle, move |object| owner(&kind, object))
 }
 
 /// Enqueues the keys that `keys` returns for the new and the old state of the object. `keys` can read stores, for
@@ -53,24 +40,45 @@ pub fn for_mapped<V: Object>(
     handle: Handle,
     keys: impl Fn(&V) -> Vec<ObjectKey> + Send + Sync + 'static,
 ) -> impl Fn(&Delta<V>, bool) + Send + Sync + 'static {
+    for_sides(handle, keys)
+}
+
+/// Enqueues the keys of the new and the old state. The same keys are added once: added twice, one that a worker has
+/// already taken would run twice.
+fn for_sides<V: Object, K: PartialEq>(
+    handle: Handle,
+    keys: impl Fn(&V) -> K + Send + Sync + 'static,
+) -> impl Fn(&Delta<V>, bool) + Send + Sync + 'static
+where
+    for<'a> &'a K: IntoIterator<Item = &'a ObjectKey>,
+{
     move |delta, initial| {
-        let (old, new) = sides(delta);
-        for side in old.into_iter().chain([new]) {
-            // The queue merges a key that both states return.
-            keys(side).iter().for_each(|key| handle.queue.add_with(key, priority(initial)));
+        let add = |key: &ObjectKey| handle.queue.add_with(key, priority(initial));
+        let now = keys(delta.object());
+        if let Delta::Updated { old, .. } = delta
+            && let before = keys(old)
+            && before != now
+        {
+            (&before).into_iter().for_each(add);
         }
+        (&now).into_iter().for_each(add);
     }
 }
 
 /// Enqueues every key whose last reconcile waited for the name of an object ([`Class::Waiting`](super::Class::Waiting))
-/// when that object is deleted or gets another controller. The view has a kind, because keys wait for a name of a kind.
+/// when that object is deleted or gets another controller. Also when the labels or annotations of an uncontrolled
+/// object change, which can make it adoptable. The view has a kind, because keys wait for a name of a kind.
 pub fn waiting_when_freed<V: Resource>(
     handle: Handle,
 ) -> impl Fn(&Delta<V>, bool) + Send + Sync + 'static {
     move |delta, _| {
         let freed = match delta {
             Delta::Added(..) => false,
-            Delta::Updated { old, new, .. } => old.meta().owner != new.meta().owner,
+            Delta::Updated { old, new } => {
+                let (old, new) = (old.meta(), new.meta());
+                let is_changed = (&old.labels, &old.annotations) != (&new.labels, &new.annotations);
+                old.owner != new.owner || (new.owner.is_none() && is_changed)
+            }
             Delta::Deleted(..) => true,
         };
         if freed {
@@ -79,34 +87,12 @@ pub fn waiting_when_freed<V: Resource>(
     }
 }
 
-/// Records the controllers of deleted objects, if they are of this kind.
-pub(crate) fn note_lost_children<V: Object>(
-    lost_children: Arc<Mutex<HashSet<ObjectKey>>>,
-    kind: Kind,
-) -> impl Fn(&Delta<V>, bool) + Send + Sync + 'static {
-    move |delta, _| {
-        if let Delta::Deleted(gone) = delta
-            && let Some(owner) = owner(&kind, &**gone)
-        {
-            lost_children.lock().insert(owner);
-        }
-    }
-}
-
 fn priority(initial: bool) -> Priority {
     if initial { Priority::Low } else { Priority::High }
 }
 
-/// Returns the old state of the object, if any, and the new one.
-fn sides<V>(delta: &Delta<V>) -> (Option<&V>, &V) {
-    match delta {
-        Delta::Added(new) | Delta::Deleted(new) => (None, new),
-        Delta::Updated { old, new, .. } => (Some(old), new),
-    }
-}
-
 /// Returns the key of the object's controller, if the controller is of this kind.
-fn owner<V: Object>(kind: &Kind, object: &V) -> Option<ObjectKey> {
+pub(crate) fn owner<V: Object>(kind: &Kind, object: &V) -> Option<ObjectKey> {
     let meta = object.meta();
     let Owner { api_version, kind: name_of_kind, name, .. } = meta.owner.as_deref()?;
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
@@ -121,6 +107,8 @@ fn owner<V: Object>(kind: &Kind, object: &V) -> Option<ObjectKey> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use futures::FutureExt;
 
     use super::*;

@@ -274,16 +274,7 @@ impl Problem {
             Class::Transient | Class::Conflict | Class::Waiting | Class::Terminal => None,
         }
     }
-}
 
-/// A missing index is a bug in the program: terminal, and reported to the user.
-impl From<UnknownIndex> for Problem {
-    fn from(unknown: UnknownIndex) -> Problem {
-        Problem::terminal("ErrUnknownIndex", unknown.to_string())
-    }
-}
-
-impl Problem {
     /// Returns its class, which determines its retry.
     pub fn class(&self) -> Class {
         match self {
@@ -329,6 +320,13 @@ impl Problem {
             Problem::Several(all) => all.iter().flat_map(Problem::waits_for).collect(),
             _ => Vec::new(),
         }
+    }
+}
+
+/// A missing index is a bug in the program: terminal, and reported to the user.
+impl From<UnknownIndex> for Problem {
+    fn from(unknown: UnknownIndex) -> Problem {
+        Problem::terminal("ErrUnknownIndex", unknown.to_string())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Backoffs and log levels of failures.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::HashSet;
+use std::collections::hash_map::{Entry, HashMap};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -44,43 +45,33 @@ impl Default for Retries {
 }
 
 impl Retries {
-    /// Returns the retry that a failure requests, if any; `row` includes the failure.
-    pub(super) fn of(
-        &self,
-        class: Class,
-        row: &FailureStreak,
-        retry_after: Option<Duration>,
-    ) -> Option<Retry> {
-        let backoff = match class {
+    /// Returns the retry that the last failure of a streak requests, if any.
+    pub(super) fn of(&self, row: &FailureStreak) -> Option<Retry> {
+        let refused =
+            |backoff: Backoff| Backoff::always(backoff.delay(row.refusals.saturating_sub(1)));
+        let backoff = match row.class {
             Class::Transient => self.transient,
             Class::Conflict if row.conflicts >= CONFLICTS => self.transient,
             Class::Conflict => self.conflict,
             // The queue counts failures of all classes. If these delays grew with that count, the first refusal after
             // a minute of outage would wait two minutes.
-            Class::Forbidden | Class::Waiting => {
-                Backoff::always(self.forbidden.delay(row.refusals.saturating_sub(1)))
-            }
-            Class::NotServed => {
-                Backoff::always(self.not_served.delay(row.refusals.saturating_sub(1)))
-            }
+            Class::Forbidden | Class::Waiting => refused(self.forbidden),
+            Class::NotServed => refused(self.not_served),
             Class::Terminal => return None,
         };
-        Some(Retry { backoff, at_least: self.asked(retry_after).unwrap_or_default() })
-    }
-
-    /// Caps a server's Retry-After.
-    pub(super) fn asked(&self, retry_after: Option<Duration>) -> Option<Duration> {
-        retry_after.map(|asked| asked.min(self.retry_after_max))
+        Some(Retry { backoff, at_least: row.retry_after() })
     }
 }
 
 /// Failures of a key, until a reconcile succeeds or fails with a terminal error.
 #[derive(Debug, Clone)]
 pub(super) struct FailureStreak {
-    /// Condition whose end enqueues the key; `None` if its end is not observed.
-    pub(super) wakes: Option<Wakes>,
+    /// Class of the last failure.
+    pub(super) class: Class,
+    /// Names that the key waits for, if its last failure was not transient.
+    names: Vec<Name>,
     /// End of the server's Retry-After. The backoff can be longer, but no retry begins earlier.
-    pub(super) asked: Option<Instant>,
+    asked: Option<Instant>,
     /// Number of refusals (forbidden, name taken, kind not served), counted across other failures. One within
     /// [`SECOND_LOOK`] of the last is the same refusal: its report in the status enqueues the key at once.
     pub(super) refusals: u32,
@@ -99,93 +90,67 @@ const CONFLICTS: u32 = 10;
 /// See [`FailureStreak::refusals`]; half of the shortest backoff of a refusal.
 const SECOND_LOOK: Duration = Duration::from_millis(500);
 
-/// Condition whose end enqueues a key.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Wakes {
-    /// The API server is unreachable.
-    Outage,
-    /// Other objects have these names.
-    Names(Box<[Name]>),
-}
-
-/// Failing keys, and names that recently became free.
+/// Failing keys.
 #[derive(Debug, Default)]
 pub(super) struct Failing {
     rows: HashMap<ObjectKey, FailureStreak, KeyHasher>,
     /// Keys in `rows`, by the names that they wait for.
     waiting: HashMap<Name, HashSet<ObjectKey>>,
-    freed: VecDeque<(Instant, Name)>,
+    /// Time at which a name last became free.
+    freed_at: Option<Instant>,
 }
-
-/// Number of stored names that became free, for running reconciles that still saw them taken.
-const FREED: usize = 64;
 
 impl Failing {
     pub(super) fn get(&self, key: &ObjectKey) -> Option<&FailureStreak> {
         self.rows.get(key)
     }
 
-    pub(super) fn put(&mut self, key: &ObjectKey, row: FailureStreak) {
-        self.remove(key);
-        for name in row.names() {
+    /// Stores the streak of a key after a reconcile that began at `began`. Returns whether the reconcile may have missed
+    /// that a name became free: the key did not wait for this name before.
+    pub(super) fn put(&mut self, key: &ObjectKey, row: FailureStreak, began: Instant) -> bool {
+        let known = self.remove(key).map_or_else(Vec::new, |before| before.names);
+        let is_new = row.names.iter().any(|name| !known.contains(name));
+        for name in &row.names {
             self.waiting.entry(name.clone()).or_default().insert(key.clone());
         }
         self.rows.insert(key.clone(), row);
+        is_new && self.freed_at.is_some_and(|at| at >= began)
     }
 
-    /// Removes the streak of a key. Returns whether it had one.
-    pub(super) fn remove(&mut self, key: &ObjectKey) -> bool {
-        let Some(row) = self.rows.remove(key) else { return false };
-        for name in row.names() {
-            if let Some(keys) = self.waiting.get_mut(name) {
-                keys.remove(key);
-                if keys.is_empty() {
-                    self.waiting.remove(name);
+    /// Removes and returns the streak of a key.
+    pub(super) fn remove(&mut self, key: &ObjectKey) -> Option<FailureStreak> {
+        let row = self.rows.remove(key)?;
+        for name in &row.names {
+            if let Entry::Occupied(mut keys) = self.waiting.entry(name.clone()) {
+                keys.get_mut().remove(key);
+                if keys.get().is_empty() {
+                    keys.remove();
                 }
             }
         }
-        true
+        Some(row)
     }
 
-    /// Returns the keys that wait for this name. Without a name, returns those that wait for the end of an outage.
-    pub(super) fn woken_by<'a>(
-        &'a self,
-        name: Option<&Name>,
-    ) -> Box<dyn Iterator<Item = (&'a ObjectKey, &'a FailureStreak)> + 'a> {
-        match name {
-            Some(name) => {
-                let keys = self.waiting.get(name).into_iter().flatten();
-                Box::new(keys.filter_map(|key| self.rows.get_key_value(key)))
-            }
-            None => Box::new(self.rows.iter().filter(|(_, row)| row.wakes == Some(Wakes::Outage))),
-        }
+    /// Records that a name became free, and returns the keys that wait for it.
+    pub(super) fn freed(
+        &mut self,
+        name: &Name,
+    ) -> impl Iterator<Item = (&ObjectKey, &FailureStreak)> {
+        self.freed_at = Some(Instant::now());
+        let keys = self.waiting.get(name).into_iter().flatten();
+        keys.filter_map(|key| self.rows.get_key_value(key))
     }
 
-    /// Stores a name that has become free.
-    pub(super) fn freed(&mut self, name: Name) {
-        self.freed.truncate(FREED - 1);
-        self.freed.push_front((Instant::now(), name));
-    }
-
-    /// Returns whether a name that the streak waits for became free after `began`, or may have.
-    pub(super) fn is_over(&self, row: &FailureStreak, began: Instant) -> bool {
-        let names = row.names();
-        if names.is_empty() {
-            return false;
-        }
-        let mut since = self.freed.iter().take_while(|(at, _)| *at >= began);
-        let oldest = self.freed.back().filter(|_| self.freed.len() == FREED);
-        since.any(|(_, freed)| names.contains(freed)) || oldest.is_some_and(|(at, _)| *at >= began)
+    /// Returns the keys whose last failure was transient.
+    pub(super) fn transient(&self) -> impl Iterator<Item = (&ObjectKey, &FailureStreak)> {
+        self.rows.iter().filter(|(_, row)| row.class == Class::Transient)
     }
 }
 
 impl FailureStreak {
-    /// Returns the names that the key waits for.
-    fn names(&self) -> &[Name] {
-        match &self.wakes {
-            Some(Wakes::Names(names)) => names,
-            Some(Wakes::Outage) | None => &[],
-        }
+    /// Returns the rest of the server's Retry-After.
+    pub(super) fn retry_after(&self) -> Duration {
+        self.asked.map(|until| until.saturating_duration_since(Instant::now())).unwrap_or_default()
     }
 
     /// Returns the streak after one more failure. `asked`: the server's Retry-After.
@@ -200,10 +165,10 @@ impl FailureStreak {
         let last = before.and_then(|row| row.refused_at);
         let counts = refused && last.is_none_or(|last| now >= last + SECOND_LOOK);
         FailureStreak {
-            wakes: match class {
-                Class::Transient => Some(Wakes::Outage),
-                _ if names.is_empty() => None,
-                _ => Some(Wakes::Names(names.iter().copied().cloned().collect())),
+            class,
+            names: match class {
+                Class::Transient => Vec::new(),
+                _ => names.iter().copied().cloned().collect(),
             },
             asked: asked.map(|asked| now + asked),
             refusals: before.map_or(0, |row| row.refusals).saturating_add(u32::from(counts)),
@@ -221,11 +186,8 @@ impl FailureStreak {
 /// second refusal: an API server that has just started refuses requests until it has read its roles. Terminal errors
 /// are reported in the status of the object, and taken names in an Event. The tenth consecutive conflict is a WARN: it
 /// is no longer a race.
-pub(super) fn level(
-    class: Class,
-    &FailureStreak { refusals, is_counted, conflicts, .. }: &FailureStreak,
-    failures: u32,
-) -> Level {
+pub(super) fn level(row: &FailureStreak, failures: u32) -> Level {
+    let &FailureStreak { class, refusals, is_counted, conflicts, .. } = row;
     match class {
         Class::Conflict if conflicts == CONFLICTS => Level::WARN,
         Class::Forbidden | Class::NotServed if refusals == 2 => Level::ERROR,
@@ -255,7 +217,7 @@ mod tests {
         for (at, class) in classes.into_iter().enumerate() {
             let after = FailureStreak::after(row.as_ref(), class, None, &[], now);
             now += SECOND_LOOK;
-            errors.extend((level(class, &after, 1) == Level::ERROR).then_some(at));
+            errors.extend((level(&after, 1) == Level::ERROR).then_some(at));
             row = Some(after);
         }
         assert_eq!(errors, [4]);
@@ -270,8 +232,8 @@ mod tests {
         for conflict in 1..=20 {
             let after =
                 FailureStreak::after(row.as_ref(), Class::Conflict, None, &[], Instant::now());
-            told.extend((level(Class::Conflict, &after, 1) == Level::WARN).then_some(conflict));
-            let longest = retries.of(Class::Conflict, &after, None).unwrap().backoff.max;
+            told.extend((level(&after, 1) == Level::WARN).then_some(conflict));
+            let longest = retries.of(&after).unwrap().backoff.max;
             assert_eq!(longest.as_secs(), if conflict < 10 { 1 } else { 30 });
             row = Some(after);
         }
@@ -289,22 +251,23 @@ mod tests {
             kind: crate::object::Kind::namespaced("", "v1", "Pod", "pods"),
             key: key(name),
         };
-        let mut failing = Failing::default();
-        failing.put(&key("a"), row(Class::Waiting, &[&name("w"), &name("x")]));
-        failing.put(&key("a"), row(Class::Waiting, &[&name("w"), &name("x")]));
-        failing.put(&key("b"), row(Class::Transient, &[]));
-        let woken = |failing: &Failing, name: Option<&Name>| failing.woken_by(name).count();
-        let (x, y) = (name("x"), name("y"));
-        assert_eq!([Some(&x), Some(&y), None].map(|over| woken(&failing, over)), [1, 0, 1]);
-        assert!(failing.remove(&key("a")) && !failing.remove(&key("a")));
-        assert_eq!([Some(&x), None].map(|over| woken(&failing, over)), [0, 1]);
+        let (mut failing, began) = (Failing::default(), Instant::now());
+        let waiting = row(Class::Waiting, &[&name("w"), &name("x")]);
+        assert!(!failing.put(&key("a"), waiting.clone(), began));
+        assert!(!failing.put(&key("b"), row(Class::Transient, &[]), began));
+        assert_eq!(["x", "y"].map(|freed| failing.freed(&name(freed)).count()), [1, 0]);
+        assert_eq!(failing.transient().count(), 1);
+        assert!(!failing.put(&key("a"), waiting.clone(), began), "it was woken by the name");
+        assert!(failing.remove(&key("a")).is_some() && failing.remove(&key("a")).is_none());
+        assert_eq!(failing.freed(&name("x")).count(), 0);
         assert!(failing.waiting.is_empty());
+        assert!(failing.put(&key("a"), waiting, began), "a name may have become free unnoticed");
     }
 
     #[test]
     fn after_any_outage_the_next_retry_is_within_half_a_minute() {
         let row = FailureStreak::after(None, Class::Transient, None, &[], Instant::now());
-        let retry = Retries::default().of(Class::Transient, &row, None).unwrap();
+        let retry = Retries::default().of(&row).unwrap();
         for failures in 0..100 {
             assert!(retry.backoff.delay(failures) <= Duration::from_secs(30), "{failures}");
         }

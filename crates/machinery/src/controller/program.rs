@@ -205,13 +205,19 @@ impl Program {
         others.push(Stage::start(self.informers, Shutdown::manual()));
         others.push(Stage::start(self.outer_tasks, Shutdown::manual()));
 
+        let announce = async {
+            // Each in all namespaces that it can list, at least one.
+            join_all(self.synced_except_forbidden).await;
+            tracing::info!("Ready to work: all informers are synced");
+            std::future::pending::<Infallible>().await
+        };
         let outcome = tokio::select! {
             // Checked first: an idle controller that ends because of the shutdown has not died.
             biased;
             () = shutdown.requested() => Ok(()),
             died = controllers.died() => Err(died),
             (died, ..) = select_all(others.iter_mut().map(|stage| stage.died().boxed())) => Err(died),
-            never = announce(join_all(self.synced_except_forbidden)) => match never {},
+            never = announce => match never {},
         };
         controllers.end().await;
         for mut stage in others {
@@ -254,13 +260,6 @@ fn pulse() -> Option<Sender<()>> {
         }
     });
     Some(alive)
-}
-
-/// Logs once that each informer has synced in all namespaces that it can list, at least one.
-async fn announce<T>(synced: impl Future<Output = T>) -> Infallible {
-    synced.await;
-    tracing::info!("Ready to work: all informers are synced");
-    std::future::pending().await
 }
 
 // === impl ExitError ===

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
-use super::policy::{Failing, Retries};
+use super::policy::{Failing, FailureStreak, Retries};
 use super::worker::Core;
 use super::{Name, Observer, Reconciler};
 use crate::client::{Connectivity, Reconnected};
@@ -226,35 +226,30 @@ impl Handle {
     /// Enqueues every key whose last reconcile waited for this name ([`Class::Waiting`](super::Class::Waiting)),
     /// because the name has become free. One of the keys gets it.
     pub fn wake_waiting(&self, name: &Name) {
-        self.wake(Some(name), |_| {});
+        self.failing.lock().freed(name).for_each(|(key, row)| self.wake(key, row));
     }
 
     /// Retries every key whose last reconcile failed transiently, now or when its Retry-After permits it, because the
     /// API server responds again. Its next failure counts as the first.
     fn wake_transient(&self) {
-        self.wake(None, |key| self.queue.forget(key));
+        for (key, row) in self.failing.lock().transient() {
+            if row.retry_after().is_zero() {
+                self.queue.forget(key);
+            }
+            self.wake(key, row);
+        }
     }
 
-    /// Calls `before` for every key whose reason to fail is over, and enqueues it, after its Retry-After if it has one.
-    /// Holds the lock, so that no reconcile ends in between with another failure.
-    fn wake(&self, freed: Option<&Name>, before: impl Fn(&ObjectKey)) {
-        let mut failing = self.failing.lock();
-        if let Some(name) = freed {
-            failing.freed(name.clone());
-        }
-        for (key, row) in failing.woken_by(freed) {
-            let asked = row.asked.map(|until| until.saturating_duration_since(Instant::now()));
-            match asked.filter(|left| !left.is_zero()) {
-                // Only the backoff ends. If the key were forgotten, the Retry-After would end, too, and a key that was
-                // added meanwhile would run at once.
-                Some(at_least) => {
-                    let retry = Retry { backoff: Backoff::always(Duration::ZERO), at_least };
-                    self.queue.add_rate_limited(key, retry);
-                }
-                None => {
-                    before(key);
-                    self.queue.add_with(key, Priority::Low);
-                }
+    /// Enqueues a key whose reason to fail is over, after its Retry-After if it has one. The caller holds the lock of
+    /// `failing`, so that no reconcile ends in between with another failure.
+    fn wake(&self, key: &ObjectKey, row: &FailureStreak) {
+        match row.retry_after() {
+            Duration::ZERO => self.queue.add_with(key, Priority::Low),
+            // Only the backoff ends. If the key were forgotten, the Retry-After would end, too, and a key that was
+            // added meanwhile would run at once.
+            at_least => {
+                let retry = Retry { backoff: Backoff::always(Duration::ZERO), at_least };
+                self.queue.add_rate_limited(key, retry);
             }
         }
     }

@@ -39,13 +39,6 @@ pub(super) struct Core<R> {
     pub(super) dropped: AtomicU64,
 }
 
-/// Result of a reconcile, before it is handled.
-enum Ended {
-    Returned(Result<Action, Problem>),
-    Panicked(Box<dyn Any + Send>),
-    TimedOut,
-}
-
 /// A running reconcile. Dropping it notifies the observer, so that every `started` is matched, and schedules a retry if
 /// the reconcile has no outcome.
 struct Pass<'a, R: Reconciler> {
@@ -82,6 +75,7 @@ impl<R: Reconciler> Core<R> {
         }
     }
 
+    /// Reconciles a key, and forgets it or schedules its retry while it is still being processed.
     async fn pass(&self, taken: &WorkItem<ObjectKey>) {
         let key = taken.key();
         if let Some(wait) = self.reconciler.held_for(key) {
@@ -89,39 +83,27 @@ impl<R: Reconciler> Core<R> {
         }
         let mut pass = Pass { core: self, key, began: Instant::now(), outcome: Outcome::Dropped };
         self.observer.started(self.name);
-        let ended = self.reconcile(key).await;
-        // The methods of an error can panic.
-        let concluded = catch_unwind(AssertUnwindSafe(|| self.conclude(key, pass.began, ended)));
-        pass.outcome = concluded.unwrap_or_else(|panic| self.panicked(key, &*panic));
-    }
-
-    async fn reconcile(&self, key: &ObjectKey) -> Ended {
+        // `catch_unwind` encloses the timeout because a reconcile can also panic while it is dropped. After a panic, only
+        // the message is used.
         let bounded =
             async { tokio::time::timeout(self.deadline, self.reconciler.reconcile(key)).await };
-        // This encloses the timeout because a reconcile can also panic while it is dropped. After a panic, only the
-        // message is used.
-        match AssertUnwindSafe(bounded).catch_unwind().await {
-            Ok(Ok(returned)) => Ended::Returned(returned),
-            Ok(Err(_)) => Ended::TimedOut,
-            Err(panic) => Ended::Panicked(panic),
-        }
-    }
-
-    /// Forgets the key or schedules its retry, while the key is still being processed.
-    fn conclude(&self, key: &ObjectKey, began: Instant, ended: Ended) -> Outcome {
-        match ended {
-            Ended::Returned(Ok(action)) => self.succeeded(key, action),
-            Ended::Returned(Err(problem)) => {
-                self.failed(key, began, &problem, None);
+        let ended = AssertUnwindSafe(bounded).catch_unwind().await;
+        // The methods of an error can panic.
+        let concluded = catch_unwind(AssertUnwindSafe(|| match ended {
+            Ok(Ok(Ok(action))) => self.succeeded(key, action),
+            Ok(Ok(Err(problem))) => {
+                self.failed(key, pass.began, &problem, None);
                 Outcome::Failed(problem.class())
             }
-            Ended::Panicked(said) => self.panicked(key, &*said),
-            Ended::TimedOut => {
+            Ok(Err(_)) => {
                 let why = format!("a reconcile did not end within {:?}", self.deadline);
-                self.failed(key, began, &Problem::transient("ErrTimedOut", why), None);
+                let problem = Problem::transient("ErrTimedOut", why);
+                self.failed(key, pass.began, &problem, None);
                 Outcome::TimedOut
             }
-        }
+            Err(said) => self.panicked(key, &*said),
+        }));
+        pass.outcome = concluded.unwrap_or_else(|panic| self.panicked(key, &*panic));
     }
 
     fn panicked(&self, key: &ObjectKey, panic: &(dyn Any + Send)) -> Outcome {
@@ -151,24 +133,18 @@ impl<R: Reconciler> Core<R> {
     /// Schedules the retry of a reconcile that started at `began`, and logs its problem. `loudness` overrides the log
     /// level of the class.
     fn failed(&self, key: &ObjectKey, began: Instant, problem: &Problem, loudness: Option<Level>) {
-        let (class, retry_after) = (problem.class(), problem.retry_after());
+        let class = problem.class();
+        let asked = problem.retry_after().map(|asked| asked.min(self.retries.retry_after_max));
         let row = {
             let mut failing = self.failing.lock();
-            let asked = self.retries.asked(retry_after);
-            let row = FailureStreak::after(
-                failing.get(key),
-                class,
-                asked,
-                &problem.waits_for(),
-                Instant::now(),
-            );
-            if failing.is_over(&row, began) {
+            let (before, names, now) = (failing.get(key), problem.waits_for(), Instant::now());
+            let row = FailureStreak::after(before, class, asked, &names, now);
+            if failing.put(key, row.clone(), began) {
                 self.queue.add(key);
             }
-            failing.put(key, row.clone());
             row
         };
-        let retry_in = self.retries.of(class, &row, retry_after).map(|retry| {
+        let retry_in = self.retries.of(&row).map(|retry| {
             let backoff = problem.retry_in().map_or(retry.backoff, Backoff::always);
             self.queue.add_rate_limited(key, Retry { backoff, ..retry })
         });
@@ -177,7 +153,7 @@ impl<R: Reconciler> Core<R> {
             self.clear_retries(key);
         }
         let (class, error) = (class.as_str(), Chain(problem));
-        match loudness.unwrap_or_else(|| level(problem.class(), &row, failures)) {
+        match loudness.unwrap_or_else(|| level(&row, failures)) {
             Level::ERROR => tracing::error!(%error, class, failures, ?retry_in, "reconcile failed"),
             Level::WARN => tracing::warn!(%error, class, failures, ?retry_in, "reconcile failed"),
             Level::INFO => tracing::info!(%error, class, failures, ?retry_in, "reconcile waits"),

@@ -3,14 +3,13 @@
 use std::any::TypeId;
 use std::sync::Arc;
 
-use futures::FutureExt;
 use futures::future::BoxFuture;
+use futures::{FutureExt, TryFutureExt};
+use parking_lot::Mutex;
 
-#[cfg(any(test, feature = "testing"))]
-use super::context::ControllerState;
-use super::context::{Declared, Labelled};
-use super::function::{Finalizer, Function, Functions};
-use super::handlers::{Handlers, filtered, waiting_when_known};
+use super::context::{ControllerState, Declared, Labelled};
+use super::function::{Call, Finalizer, Function, OnProblem};
+use super::handlers::{Filter, Handlers, ends, enqueue_all, filtered, handler_of, or_enqueue_all};
 use super::kinds::{ControllerDeps, Informers};
 use super::leading::Term;
 use super::wiring::{self, WiringError};
@@ -20,7 +19,6 @@ use crate::client::Client;
 use crate::controller::{Action, Controller, Handle, Options, Problem, Program, enqueue};
 use crate::object::{Keep, ObjectKey, Resource};
 use crate::store::{Delta, Index};
-use crate::workqueue::Priority;
 
 /// Declares a controller of `V`: what it owns, watches and reads, and how it reconciles.
 ///
@@ -31,29 +29,23 @@ pub struct ControllerBuilder<V> {
     manager: Manager,
     name: &'static str,
     options: Vec<Change>,
-    declared: Vec<TypeId>,
-    owned: Vec<TypeId>,
-    labelled: Vec<Labelled>,
+    /// The views that it reads.
+    views: Vec<TypeId>,
+    declared: Declared,
     handlers: Handlers,
     finalizer: Option<Finalizer<V>>,
-    conditions: &'static [&'static str],
-    publishes_writes: bool,
-    on_error: Option<OnProblem<V>>,
+    on_error: OnProblem<V>,
     endings: Vec<(&'static str, Ending)>,
-    faults: Vec<WiringError>,
 }
 
-/// Receives each problem that ends a reconcile.
-pub(super) type OnProblem<V> = Arc<dyn Fn(&Context<V>, Problem) -> Problem + Send + Sync>;
 /// Creates the future that runs after the controller has ended.
 type Ending =
     Box<dyn FnOnce(&ControllerDeps) -> Result<BoxFuture<'static, ()>, WiringError> + Send>;
 /// A declared controller, without the type of its kind.
 pub(super) struct Registration {
     pub(super) name: &'static str,
-    pub(super) faults: Vec<WiringError>,
-    /// The views that it declares.
-    pub(super) declared: Arc<[TypeId]>,
+    /// The views that it reads.
+    pub(super) views: Arc<[TypeId]>,
     /// Adds it to a program.
     pub(super) add: Add,
 }
@@ -68,7 +60,7 @@ type Add =
 
 impl<V: Resource> ControllerBuilder<V> {
     pub(super) fn new(mut manager: Manager) -> ControllerBuilder<V> {
-        let declared = vec![manager.declarations.read::<V>()];
+        let views = vec![manager.declarations.read::<V>()];
         // Leaked once per controller: names are `'static` labels.
         let kind = Some(V::kind().kind).filter(|kind| !kind.is_empty());
         let name = kind.unwrap_or_else(wiring::view::<V>).to_ascii_lowercase().leak();
@@ -76,16 +68,12 @@ impl<V: Resource> ControllerBuilder<V> {
             manager,
             name,
             options: Vec::new(),
-            declared,
-            owned: Vec::new(),
-            labelled: Vec::new(),
-            handlers: Handlers::of::<V>(),
+            views,
+            declared: Declared::default(),
+            handlers: Handlers { filtered: vec![TypeId::of::<V>()], ..Handlers::default() },
             finalizer: None,
-            conditions: &[],
-            publishes_writes: false,
-            on_error: None,
+            on_error: Box::new(|_, problem| problem),
             endings: Vec::new(),
-            faults: Vec::new(),
         }
     }
 
@@ -105,7 +93,11 @@ impl<V: Resource> ControllerBuilder<V> {
         mut self,
         predicate: impl Fn(&Delta<W>) -> bool + Send + Sync + 'static,
     ) -> Self {
-        self.handlers.filter(predicate);
+        let before = self.handlers.filters.of::<W>();
+        let both: Filter<W> =
+            Arc::new(move |delta| ends(delta) || (before(delta) && predicate(delta)));
+        let filter = (wiring::view::<W>(), Arc::new(both) as _);
+        self.handlers.filters.0.insert(TypeId::of::<W>(), filter);
         self
     }
 
@@ -119,7 +111,7 @@ impl<V: Resource> ControllerBuilder<V> {
     /// changed field, `DeploymentAdopted`, `DeploymentDeleted`. Each Event costs one request. A write whose response is
     /// lost has no Event.
     pub fn publish_writes(mut self) -> Self {
-        self.publishes_writes = true;
+        self.declared.publishes_writes = true;
         self
     }
 
@@ -129,14 +121,14 @@ impl<V: Resource> ControllerBuilder<V> {
         mut self,
         on_error: impl Fn(&Context<V>, Problem) -> Problem + Send + Sync + 'static,
     ) -> Self {
-        self.on_error = Some(Arc::new(on_error));
+        self.on_error = Box::new(on_error);
         self
     }
 
     /// Declares the condition types that this controller sets. [`Context::patch_status`] removes conditions of these
     /// types that the new status lacks, and keeps all others.
     pub fn conditions(mut self, types: &'static [&'static str]) -> Self {
-        self.conditions = types;
+        self.declared.conditions = types;
         self
     }
 
@@ -152,20 +144,18 @@ impl<V: Resource> ControllerBuilder<V> {
     pub fn owns<C: Resource>(mut self) -> Self {
         if V::kind().namespaced && !C::kind().namespaced {
             let (controller, view) = (self.name, wiring::view::<C>());
-            self.faults.push(WiringError(format!(
+            self.manager.faults.push(WiringError(format!(
                 "the controller {controller} owns {view}, but its own kind is namespaced and that of {view} is not: the \
                  garbage collector would delete such children; use `.watches::<{view}>(…)`"
             )));
         }
         self.owns_once::<C>();
-        self.owned.push(self.manager.declarations.own::<V, C>());
-        let note = |parts: &ControllerDeps| {
-            Ok(enqueue::note_lost_children::<C>(parts.lost_children.clone(), V::kind()))
-        };
-        self.handlers.record::<C, _>(note);
-        self.enqueues::<C, _>(|parts| Ok(enqueue::for_owner(parts.handle(), V::kind())))
+        self.loses::<C, _>(|_| {
+            Ok(|child: &C| enqueue::owner(&V::kind(), child).into_iter().collect())
+        });
+        self.index::<C>(Index::by_controller::<V>())
+            .enqueues::<C, _>(|parts| Ok(enqueue::for_owner(parts.handle(), V::kind())))
             .handler::<C, _>(enqueue::waiting_when_freed)
-            .handler::<C, _>(waiting_when_known)
     }
 
     /// Like [`ControllerBuilder::owns`], for objects that cannot have an owner reference because they are
@@ -179,7 +169,7 @@ impl<V: Resource> ControllerBuilder<V> {
     pub fn owns_labelled<C: Resource>(mut self, label: &'static str) -> Self {
         if !C::Keep::label(label) {
             let (controller, view) = (self.name, wiring::view::<C>());
-            self.faults.push(WiringError(format!(
+            self.manager.faults.push(WiringError(format!(
                 "the controller {controller} owns {view} by the label {label:?}, which its view does not keep: use \
                  `Meta<Everything>`, a `Keep` with this label, or `Typed`"
             )));
@@ -194,9 +184,8 @@ impl<V: Resource> ControllerBuilder<V> {
             Index::new(&children, move |child: &C, each| uid(child).into_iter().for_each(each));
         let by_uid = Index::new(&owners, |owner: &V, each| each(owner.uid().to_string().into()));
         self.owns_once::<C>();
-        self.labelled.push(Labelled { view: TypeId::of::<C>(), label, index: children });
-        self.owned.push(TypeId::of::<C>());
-        self.handlers.asks_filter::<C>();
+        self.declared.labelled.push(Labelled { view: TypeId::of::<C>(), label, index: children });
+        self.handlers.filtered.push(TypeId::of::<C>());
         let owners_of = move |parts: &ControllerDeps| -> Result<_, WiringError> {
             let (objects, owners) = (parts.store::<V>()?, owners.clone());
             Ok(move |child: &C| {
@@ -206,15 +195,7 @@ impl<V: Resource> ControllerBuilder<V> {
                 found.into_iter().flatten().map(|owner| owner.key().clone()).collect::<Vec<_>>()
             })
         };
-        let find = owners_of.clone();
-        self.handlers.record::<C, _>(move |parts| {
-            let (owners, lost_children) = (find(parts)?, parts.lost_children.clone());
-            Ok(move |delta: &Delta<C>, _: bool| {
-                if let Delta::Deleted(gone) = delta {
-                    lost_children.lock().extend(owners(gone));
-                }
-            })
-        });
+        self.loses::<C, _>(owners_of.clone());
         self.index::<C>(index)
             .index::<V>(by_uid)
             .listen::<C, _>(move |parts| {
@@ -234,13 +215,31 @@ impl<V: Resource> ControllerBuilder<V> {
     }
 
     fn owns_once<C: Resource>(&mut self) {
-        if self.owned.contains(&TypeId::of::<C>()) {
+        if self.declared.owned.contains(&TypeId::of::<C>()) {
             let (controller, view) = (self.name, wiring::view::<C>());
-            self.faults.push(WiringError(format!(
+            self.manager.faults.push(WiringError(format!(
                 "the controller {controller} owns {view} twice: keep one of `.owns` and `.owns_labelled`, or declare a \
                  second view of the kind"
             )));
         }
+        self.declared.owned.push(TypeId::of::<C>());
+    }
+
+    /// Records the owners of each object of `C` that is deleted.
+    fn loses<C: Resource, K>(
+        &mut self,
+        owners_of: impl FnOnce(&ControllerDeps) -> Result<K, WiringError> + Send + 'static,
+    ) where
+        K: Fn(&C) -> Vec<ObjectKey> + Send + Sync + 'static,
+    {
+        self.handlers.recording.push(handler_of(move |parts| {
+            let (owners, lost_children) = (owners_of(parts)?, parts.lost_children.clone());
+            Ok(move |delta: &Delta<C>, _: bool| {
+                if let Delta::Deleted(gone) = delta {
+                    lost_children.lock().extend(owners(gone));
+                }
+            })
+        }));
     }
 
     /// Enqueues the keys that `keys` returns for the old and the new state of each object of `W` that changes.
@@ -288,7 +287,7 @@ impl<V: Resource> ControllerBuilder<V> {
     /// Declares that reconciles read `R`. Its changes enqueue nothing.
     pub fn reads<R: Resource>(mut self) -> Self {
         let id = self.manager.declarations.read::<R>();
-        self.declared.push(id);
+        self.views.push(id);
         self
     }
 
@@ -310,7 +309,7 @@ impl<V: Resource> ControllerBuilder<V> {
         H: Fn(&Delta<W>, bool) + Send + Sync + 'static,
     {
         let mut this = self;
-        this.handlers.asks_filter::<W>();
+        this.handlers.filtered.push(TypeId::of::<W>());
         this.listen::<W, _>(|parts| Ok(filtered(parts, make(parts)?)))
     }
 
@@ -322,7 +321,8 @@ impl<V: Resource> ControllerBuilder<V> {
         H: Fn(&Delta<W>, bool) + Send + Sync + 'static,
     {
         let mut this = self.reads::<W>();
-        this.handlers.add::<V, W, _>(make);
+        let handler = handler_of(|parts| or_enqueue_all::<V, W, _>(parts, make(parts)?));
+        this.handlers.enqueuing.push(handler);
         this
     }
 
@@ -344,7 +344,7 @@ impl<V: Resource> ControllerBuilder<V> {
         C: Fn(Arc<V>, Context<V>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<(), Problem>> + Send + 'static,
     {
-        self.finalizes(name, true, cleanup)
+        self.finalizes(name, true, Box::new(move |object, cx| cleanup(object, cx).boxed()))
     }
 
     /// Like [`ControllerBuilder::finalizer`], for objects that do not always need it: a reconcile adds it with
@@ -354,14 +354,10 @@ impl<V: Resource> ControllerBuilder<V> {
         C: Fn(Arc<V>, Context<V>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<(), Problem>> + Send + 'static,
     {
-        self.finalizes(name, false, cleanup)
+        self.finalizes(name, false, Box::new(move |object, cx| cleanup(object, cx).boxed()))
     }
 
-    fn finalizes<C, F>(mut self, name: &'static str, is_always: bool, cleanup: C) -> Self
-    where
-        C: Fn(Arc<V>, Context<V>) -> F + Send + Sync + 'static,
-        F: Future<Output = Result<(), Problem>> + Send + 'static,
-    {
+    fn finalizes(mut self, name: &'static str, is_always: bool, cleanup: Call<V, ()>) -> Self {
         if !wiring::is_qualified(name) {
             let (controller, finalizer) = (self.name, name);
             // Of a custom resource, the API server only warns, and existing objects can have the name.
@@ -373,20 +369,20 @@ impl<V: Resource> ControllerBuilder<V> {
                      example.com/{finalizer}"
                 ),
                 // The API server refuses it.
-                false => self.faults.push(WiringError(format!(
+                false => self.manager.faults.push(WiringError(format!(
                     "the controller {controller} has a finalizer {finalizer:?}: its name must be qualified, \
                      `.finalizer(\"example.com/{controller}\", …)`"
                 ))),
             }
         }
-        if let Some(first) = &self.finalizer {
-            let (controller, first) = (self.name, first.name());
-            self.faults.push(WiringError(format!(
+        if let Some(first) = self.declared.finalizer.replace(name) {
+            let controller = self.name;
+            self.manager.faults.push(WiringError(format!(
                 "the controller {controller} has the finalizers {first:?} and {name:?}: declare one, whose cleanup does \
                  both"
             )));
         }
-        self.finalizer = Some(Finalizer::new(name, is_always, cleanup));
+        self.finalizer = Some(Finalizer { name, cleanup, is_always });
         self
     }
 
@@ -413,56 +409,45 @@ impl<V: Resource> ControllerBuilder<V> {
         E: Into<Problem> + 'static,
     {
         let controller = self.name;
-        if !self.labelled.is_empty() && self.finalizer.is_none() {
-            self.faults.push(WiringError(format!(
+        if !self.declared.labelled.is_empty() && self.finalizer.is_none() {
+            self.manager.faults.push(WiringError(format!(
                 "the controller {controller} owns objects by a label, which the garbage collector does not delete: add \
                  `.finalizer(\"example.com/{controller}\", async |_, cx| cx.prune::<VIEW>(|_| false).await)`"
             )));
         }
-        let declared = self.declared_for_reconciles();
-        let functions = Functions {
-            finalizer: self.finalizer.take(),
-            on_error: self.on_error.take().unwrap_or_else(|| Arc::new(|_, problem| problem)),
-        };
-        self.register(declared, functions, reconcile)
-    }
-
-    fn register<F, P, E>(
-        mut self,
-        reads: Declared,
-        functions: Functions<V>,
-        reconcile: F,
-    ) -> Manager
-    where
-        F: Fn(Arc<V>, Context<V>) -> P + Send + Sync + 'static,
-        P: Future<Output = Result<Action, E>> + Send + 'static,
-        E: Into<Problem> + 'static,
-    {
-        let controller = self.name;
         let idle = self.handlers.filters_of_nothing();
-        self.faults.extend(idle.map(|view| {
+        self.manager.faults.extend(idle.map(|view| {
             WiringError(format!(
                 "the controller {controller} has a `.filter::<{view}>(…)`, but no change of {view} enqueues anything: add \
                  `.owns::<{view}>()`, `.watches::<{view}>(…)` or `.refers::<{view}>(…)`, or remove the filter"
             ))
         }));
-        let ControllerBuilder { mut manager, name, options, declared, mut handlers, .. } = self;
-        let (endings, faults) = (self.endings, self.faults);
-        let declared: Arc<[TypeId]> = declared.into();
-        let views = declared.clone();
+        self.register(Box::new(move |object, cx| reconcile(object, cx).map_err(E::into).boxed()))
+    }
+
+    fn register(mut self, reconcile: Call<V, Action>) -> Manager {
+        let (name, views) = (self.name, Arc::<[TypeId]>::from(self.views));
+        let read = views.clone();
         let add: Add = Box::new(move |shared, informers, mut program| {
-            let mut parts = shared.parts(name, informers.clone(), declared.clone());
-            parts.filters = handlers.all_filters();
+            let filters = self.handlers.filters.clone();
+            let parts = shared.parts(name, informers.clone(), views.clone(), filters);
             let term = Arc::new(Term::of(shared.lead.clone()));
-            let function = Function::new(&parts, reads, functions, reconcile, term.clone())?;
-            let state = function.controller.clone();
+            let state = Arc::new(ControllerState::new(&parts, self.declared)?);
+            let function = Function {
+                controller: state.clone(),
+                reconcile,
+                finalizer: self.finalizer,
+                on_error: self.on_error,
+                term: term.clone(),
+                held_back: Mutex::default(),
+            };
             let mut all = shared.options.clone();
-            options.into_iter().for_each(|change| change(&mut all));
+            self.options.into_iter().for_each(|change| change(&mut all));
             let controller = Controller::new(name, function, shared.observed(name, all));
             let handle = controller.handle();
             // Until the term begins.
             handle.queue().shut_down();
-            for (name, ending) in endings {
+            for (name, ending) in self.endings {
                 let ending = ending(&parts)?;
                 program = program.task(name, |stop| async move {
                     stop.requested().await;
@@ -472,19 +457,17 @@ impl<V: Resource> ControllerBuilder<V> {
             shared.watch_queue(name, &handle);
             // The handle is of this controller, so this cannot fail.
             let _ = parts.handle.set(handle.clone());
-            let mut listens = Some(handlers.listens::<V>(&parts)?);
+            let mut listens = Some(self.handlers.listens::<V>(&parts)?);
             // Adding handlers earlier would fill the queue without a worker, on a standby or while a kind is not
             // served. A handler that is added late receives all stored objects.
             let begin = move || match listens.take() {
                 Some(listens) => listens.into_iter().for_each(|listen| listen()),
                 None => {
                     state.forget_deleted();
-                    for object in state.objects.list() {
-                        handle.queue().add_with(object.key(), Priority::Low);
-                    }
+                    enqueue_all(&state.objects, &handle);
                 }
             };
-            let synced = informers.synced_except_forbidden(&declared);
+            let synced = informers.synced_except_forbidden(&views);
             let informers = informers.clone();
             Ok(program.controller_run(name, |stop| async move {
                 tokio::select! {
@@ -492,22 +475,12 @@ impl<V: Resource> ControllerBuilder<V> {
                     () = stop.requested() => return,
                     () = synced => {}
                 }
-                let refresh = |number| informers.refreshed(&declared, number);
+                let refresh = |number| informers.refreshed(&views, number);
                 term.run(controller, refresh, begin, stop).await;
             }))
         });
-        manager.controllers.push(Registration { name, faults, declared: views, add });
-        manager
-    }
-
-    fn declared_for_reconciles(&mut self) -> Declared {
-        Declared {
-            owned: std::mem::take(&mut self.owned),
-            labelled: std::mem::take(&mut self.labelled),
-            conditions: self.conditions,
-            publishes_writes: self.publishes_writes,
-            finalizer: self.finalizer.as_ref().map(Finalizer::name),
-        }
+        self.manager.controllers.push(Registration { name, views: read, add });
+        self.manager
     }
 
     /// Returns a context over `object` for unit tests of a reconcile function. Nothing is listed or watched: the stores
@@ -518,13 +491,12 @@ impl<V: Resource> ControllerBuilder<V> {
     /// If the manager cannot be wired.
     #[cfg(any(test, feature = "testing"))]
     pub fn context(
-        mut self,
+        self,
         client: Client,
         recorder: crate::events::Recorder,
         object: V,
     ) -> Result<Context<V>, WiringError> {
-        let reads = self.declared_for_reconciles();
-        let ControllerBuilder { manager, name, declared, .. } = self;
+        let ControllerBuilder { manager, name, views, declared, handlers, .. } = self;
         let shared = Shared {
             client,
             recorder,
@@ -534,9 +506,9 @@ impl<V: Resource> ControllerBuilder<V> {
             #[cfg(feature = "metrics")]
             observed: manager.observed,
         };
-        let informers = Arc::new(manager.declarations.build(&shared));
-        let parts = shared.parts(name, informers, declared.into());
-        let controller = ControllerState::new(&parts, reads)?;
+        let (informers, _) = manager.declarations.build(&shared, &mut Program::new());
+        let parts = shared.parts(name, informers, views.into(), handlers.filters);
+        let controller = ControllerState::new(&parts, declared)?;
         let object = controller.objects.apply_read(object);
         Ok(Context::new(Arc::new(controller), object))
     }

@@ -4,71 +4,52 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::Instant;
 
 use super::Context;
-use super::builder::OnProblem;
 use super::children::failed;
-use super::context::{ControllerState, Declared};
+use super::context::ControllerState;
 use super::kinds::ControllerDeps;
 use super::leading::Term;
-use super::wiring::WiringError;
 use crate::client::{self, Patch};
 use crate::controller::{Action, Problem, Reconciler};
 use crate::events::Type;
 use crate::object::{InternedStr, ObjectKey, Resource};
 
 /// Calls `reconcile` for each object that exists and is not being deleted.
-pub(super) struct Function<V, F> {
+pub(super) struct Function<V> {
     pub(super) controller: Arc<ControllerState<V>>,
-    reconcile: F,
-    finalizer: Option<Finalizer<V>>,
-    on_error: OnProblem<V>,
-    term: Arc<Term>,
+    pub(super) reconcile: Call<V, Action>,
+    pub(super) finalizer: Option<Finalizer<V>>,
+    pub(super) on_error: OnProblem<V>,
+    pub(super) term: Arc<Term>,
     /// The namespaces in which not all views have synced, and so nothing is reconciled.
-    held_back: Mutex<HashSet<InternedStr>>,
+    pub(super) held_back: Mutex<HashSet<InternedStr>>,
 }
 
 /// Pause before a key of such a namespace is tried again.
 const OUT_OF_STEP: Duration = Duration::from_secs(10);
 
-/// The functions that run in addition to `reconcile`.
-pub(super) struct Functions<V> {
-    pub(super) finalizer: Option<Finalizer<V>>,
-    pub(super) on_error: OnProblem<V>,
-}
-
 /// Runs `cleanup` before an object is deleted.
 pub(super) struct Finalizer<V> {
-    name: &'static str,
-    cleanup: Cleanup<V>,
+    pub(super) name: &'static str,
+    pub(super) cleanup: Call<V, ()>,
     /// True if it is added to every object before the first reconcile; otherwise reconciles add it.
-    is_always: bool,
+    pub(super) is_always: bool,
 }
 
-type Cleanup<V> =
-    Box<dyn Fn(Arc<V>, Context<V>) -> BoxFuture<'static, Result<(), Problem>> + Send + Sync>;
+/// A function of the program, called with an object.
+pub(super) type Call<V, T> =
+    Box<dyn Fn(Arc<V>, Context<V>) -> BoxFuture<'static, Result<T, Problem>> + Send + Sync>;
+/// Receives each problem that ends a reconcile.
+pub(super) type OnProblem<V> = Box<dyn Fn(&Context<V>, Problem) -> Problem + Send + Sync>;
 
 // === impl Function ===
 
-impl<V: Resource, F> Function<V, F> {
-    pub(super) fn new(
-        parts: &ControllerDeps,
-        declared: Declared,
-        functions: Functions<V>,
-        reconcile: F,
-        term: Arc<Term>,
-    ) -> Result<Function<V, F>, WiringError> {
-        let controller = Arc::new(ControllerState::new(parts, declared)?);
-        let Functions { finalizer, on_error } = functions;
-        let held_back = Mutex::default();
-        Ok(Function { controller, reconcile, finalizer, on_error, term, held_back })
-    }
-
+impl<V: Resource> Function<V> {
     /// Returns whether all views have synced in this namespace. Otherwise, objects that are not stored yet would be
     /// created twice.
     fn is_in_step(&self, namespace: &InternedStr) -> bool {
@@ -101,15 +82,7 @@ impl<V: Resource, F> Function<V, F> {
             );
         }
     }
-}
 
-impl<V, F, P, E> Function<V, F>
-where
-    V: Resource,
-    F: Fn(Arc<V>, Context<V>) -> P + Send + Sync + 'static,
-    P: Future<Output = Result<Action, E>> + Send + 'static,
-    E: Into<Problem> + 'static,
-{
     async fn reconcile_key(&self, key: &ObjectKey) -> Result<Action, Problem> {
         let Some(object) = self.controller.objects.get(key) else {
             self.controller.forget(key);
@@ -156,17 +129,11 @@ where
             Some(_) | None => {}
         }
         let cx = cx.over(object.clone());
-        (self.reconcile)(object, cx).await.map_err(Into::into)
+        (self.reconcile)(object, cx).await
     }
 }
 
-impl<V, F, P, E> Reconciler for Function<V, F>
-where
-    V: Resource,
-    F: Fn(Arc<V>, Context<V>) -> P + Send + Sync + 'static,
-    P: Future<Output = Result<Action, E>> + Send + 'static,
-    E: Into<Problem> + 'static,
-{
+impl<V: Resource> Reconciler for Function<V> {
     async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Problem> {
         if !self.is_in_step(key.namespace()) {
             return Ok(Action::RequeueAfter(OUT_OF_STEP));
@@ -209,19 +176,6 @@ fn in_terminating_namespace<V: Resource>(object: &V, problem: Problem) -> Result
 // === impl Finalizer ===
 
 impl<V: Resource> Finalizer<V> {
-    pub(super) fn new<C, F>(name: &'static str, is_always: bool, cleanup: C) -> Finalizer<V>
-    where
-        C: Fn(Arc<V>, Context<V>) -> F + Send + Sync + 'static,
-        F: Future<Output = Result<(), Problem>> + Send + 'static,
-    {
-        let cleanup: Cleanup<V> = Box::new(move |object, cx| cleanup(object, cx).boxed());
-        Finalizer { name, cleanup, is_always }
-    }
-
-    pub(super) fn name(&self) -> &'static str {
-        self.name
-    }
-
     fn is_on(&self, object: &V) -> bool {
         object.meta().finalizers.iter().any(|name| *name == *self.name)
     }

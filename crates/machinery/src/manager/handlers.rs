@@ -15,24 +15,26 @@ use parking_lot::Mutex;
 use tokio::time::{Instant, sleep_until};
 
 use super::kinds::ControllerDeps;
-use super::wiring::{self, WiringError};
-use crate::controller::{Handle, Name, enqueue};
+use super::wiring::WiringError;
+use crate::controller::{Handle, enqueue};
 use crate::object::Resource;
-use crate::store::Delta;
+use crate::store::{Delta, Store};
 use crate::workqueue::Priority;
 
 /// The declared handlers of a controller, and their filters.
+#[derive(Default)]
 pub(super) struct Handlers {
-    filters: Filters,
+    pub(super) filters: Filters,
     /// The views with handlers that are filtered.
-    filtered: Vec<TypeId>,
-    recording: Vec<Handler>,
-    enqueuing: Vec<Handler>,
+    pub(super) filtered: Vec<TypeId>,
+    /// Handlers that record changes and enqueue nothing.
+    pub(super) recording: Vec<Handler>,
+    pub(super) enqueuing: Vec<Handler>,
 }
 
 /// The filters of a controller, by the type of their view, each with the view's name.
 #[derive(Clone, Default)]
-pub(super) struct Filters(HashMap<TypeId, (&'static str, Arc<dyn Any + Send + Sync>)>);
+pub(super) struct Filters(pub(super) HashMap<TypeId, (&'static str, Arc<dyn Any + Send + Sync>)>);
 
 /// Returns whether a change of an object enqueues it.
 pub(super) type Filter<V> = Arc<dyn Fn(&Delta<V>) -> bool + Send + Sync>;
@@ -44,60 +46,10 @@ pub(super) type Listen = Box<dyn FnOnce() + Send>;
 // === impl Handlers ===
 
 impl Handlers {
-    /// Returns the handlers of a controller of `V` without other declarations.
-    pub(super) fn of<V: Resource>() -> Handlers {
-        Handlers {
-            filters: Filters::default(),
-            filtered: vec![TypeId::of::<V>()],
-            recording: Vec::new(),
-            enqueuing: Vec::new(),
-        }
-    }
-
-    /// Adds a handler of `W` that records changes and enqueues nothing.
-    pub(super) fn record<W: Resource, H>(
-        &mut self,
-        make: impl FnOnce(&ControllerDeps) -> Result<H, WiringError> + Send + 'static,
-    ) where
-        H: Fn(&Delta<W>, bool) + Send + Sync + 'static,
-    {
-        self.recording.push(handler_of(make));
-    }
-
-    /// Adds a handler of all changes of `W`, for a controller of `V`.
-    pub(super) fn add<V: Resource, W: Resource, H>(
-        &mut self,
-        make: impl FnOnce(&ControllerDeps) -> Result<H, WiringError> + Send + 'static,
-    ) where
-        H: Fn(&Delta<W>, bool) + Send + Sync + 'static,
-    {
-        self.enqueuing.push(handler_of(|parts| or_enqueue_all::<V, W, _>(parts, make(parts)?)));
-    }
-
-    pub(super) fn filter<W: Resource>(
-        &mut self,
-        predicate: impl Fn(&Delta<W>) -> bool + Send + Sync + 'static,
-    ) {
-        let before = self.filters.of::<W>();
-        let both: Filter<W> =
-            Arc::new(move |delta| ends(delta) || (before(delta) && predicate(delta)));
-        self.filters.0.insert(TypeId::of::<W>(), (wiring::view::<W>(), Arc::new(both)));
-    }
-
-    /// Records that a handler of `W` uses its filter.
-    pub(super) fn asks_filter<W: Resource>(&mut self) {
-        self.filtered.push(TypeId::of::<W>());
-    }
-
     /// Returns the views of filters that no handler uses.
     pub(super) fn filters_of_nothing(&self) -> impl Iterator<Item = &'static str> {
         let filters = self.filters.0.iter();
         filters.filter(|(view, _)| !self.filtered.contains(view)).map(|(_, (name, _))| *name)
-    }
-
-    /// Returns the filters, for the parts that the handlers are created from.
-    pub(super) fn all_filters(&self) -> Filters {
-        self.filters.clone()
     }
 
     /// Creates the handlers, in the order in which they receive each change.
@@ -128,7 +80,7 @@ impl Filters {
 
 /// Returns whether a deletion starts or ends, or the owner changes. If filters applied to these changes, a cleanup
 /// would not run, or an owned object would not be restored.
-fn ends<V: Resource>(delta: &Delta<V>) -> bool {
+pub(super) fn ends<V: Resource>(delta: &Delta<V>) -> bool {
     match delta {
         Delta::Added(..) => false,
         Delta::Updated { old, new, .. } => {
@@ -140,7 +92,7 @@ fn ends<V: Resource>(delta: &Delta<V>) -> bool {
 }
 
 /// Creates a handler of the changes of `W`.
-fn handler_of<W: Resource, H>(
+pub(super) fn handler_of<W: Resource, H>(
     make: impl FnOnce(&ControllerDeps) -> Result<H, WiringError> + Send + 'static,
 ) -> Handler
 where
@@ -167,16 +119,12 @@ pub(super) fn filtered<W: Resource, H: Fn(&Delta<W>, bool)>(
 
 /// Enqueues every object of `V` if the handler panics. If it keeps panicking, all are enqueued together after
 /// [`PANICS_EVERY`]: one object of a tenant must not keep every object reconciling.
-fn or_enqueue_all<V: Resource, W, H: Fn(&Delta<W>, bool)>(
+pub(super) fn or_enqueue_all<V: Resource, W, H: Fn(&Delta<W>, bool)>(
     parts: &ControllerDeps,
     handler: H,
 ) -> Result<impl Fn(&Delta<W>, bool) + use<V, W, H>, WiringError> {
     let (objects, handle) = (parts.store::<V>()?, parts.handle());
-    let enqueue_all = move || {
-        for object in objects.list() {
-            handle.queue().add_with(object.key(), Priority::Low);
-        }
-    };
+    let enqueue_all = move || enqueue_all(&objects, &handle);
     // The time from which all objects can be enqueued again; in the future while they are about to be.
     let next = Arc::new(Mutex::new(Instant::now()));
     Ok(move |delta: &Delta<W>, initial| {
@@ -199,22 +147,12 @@ fn or_enqueue_all<V: Resource, W, H: Fn(&Delta<W>, bool)>(
     })
 }
 
-/// Minimum time between two additions of all objects because of panics.
-const PANICS_EVERY: Duration = Duration::from_secs(10);
-
-/// Enqueues the keys that wait for the name of an uncontrolled object when its labels or annotations change: the
-/// change can make it adoptable ([`EnsureOptions::adopt`](super::EnsureOptions::adopt)).
-pub(super) fn waiting_when_known<W: Resource>(
-    handle: Handle,
-) -> impl Fn(&Delta<W>, bool) + Send + Sync + 'static {
-    move |delta, _| {
-        if let Delta::Updated { old, new } = delta
-            && let (old, new) = (old.meta(), new.meta())
-            && old.owner.is_none()
-            && new.owner.is_none()
-            && (&old.labels, &old.annotations) != (&new.labels, &new.annotations)
-        {
-            handle.wake_waiting(&Name { kind: W::kind(), key: new.key.clone() });
-        }
+/// Enqueues every object.
+pub(super) fn enqueue_all<V: Resource>(objects: &Store<V>, handle: &Handle) {
+    for object in objects.list() {
+        handle.queue().add_with(object.key(), Priority::Low);
     }
 }
+
+/// Minimum time between two additions of all objects because of panics.
+const PANICS_EVERY: Duration = Duration::from_secs(10);

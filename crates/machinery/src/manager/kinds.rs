@@ -2,9 +2,10 @@
 
 use std::any::{Any, TypeId};
 use std::collections::HashSet;
-use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 
+use futures::FutureExt;
+use futures::future::{BoxFuture, join_all};
 use parking_lot::Mutex;
 
 use super::Shared;
@@ -13,14 +14,14 @@ use super::wiring::{WiringError, view};
 use crate::client::Client;
 use crate::controller::{Handle, Program};
 use crate::events::Recorder;
-use crate::informer::{BuildError, Builder, Informer};
+use crate::informer::{Builder, Informer};
 use crate::object::{ObjectKey, Resource};
-use crate::store::{Index, Store};
+use crate::store::Store;
 
 /// The declared views, in the order of declaration. Two views of one kind have separate stores.
 #[derive(Default)]
 pub(super) struct Declarations {
-    of: Vec<(TypeId, Box<dyn Declared>)>,
+    of: Vec<(TypeId, Box<dyn AnyDeclaration>)>,
     /// Number of references that were declared.
     references: usize,
 }
@@ -35,26 +36,28 @@ type Adjust<V> = Box<dyn FnOnce(Builder<V>) -> Builder<V> + Send>;
 struct Declaration<V>(Vec<Adjust<V>>);
 
 /// A [`Declaration`], without the type of its view.
-trait Declared: Send {
-    fn build(self: Box<Self>, shared: &Shared) -> Box<dyn AnyInformer>;
-    fn as_any(&mut self) -> &mut dyn Any;
+trait AnyDeclaration: Any + Send {
+    /// Returns the type of the view.
+    fn view(&self) -> &'static str;
+    /// Builds the informer, and adds it to `program`, or why it cannot work as declared to `faults`.
+    fn build(
+        self: Box<Self>,
+        shared: &Shared,
+        program: &mut Program,
+        faults: &mut Vec<WiringError>,
+    ) -> Box<dyn AnyInformer>;
 }
 
 /// An informer, without the type of its view.
-trait AnyInformer: Send + Sync {
-    fn run_by(&self, program: &mut Program);
+trait AnyInformer: Any + Send + Sync {
     fn synced_except_forbidden(&self) -> Synced;
     fn has_synced_in(&self, namespace: &str) -> bool;
-    fn refused(&self) -> Option<&BuildError>;
-    /// Returns the type of the view.
-    fn view(&self) -> &'static str;
     /// Lists the current state of the API server again.
     fn refresh(&self, term: u64) -> Synced;
-    fn as_any(&self) -> &dyn Any;
 }
 
 /// Completes when an informer is ready, see [`Informer::synced_except_forbidden`].
-pub(super) type Synced = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub(super) type Synced = BoxFuture<'static, ()>;
 
 /// The parts of a controller: its client, its recorder of Events, its queue, and the stores of its views.
 #[derive(Clone)]
@@ -86,18 +89,13 @@ impl Declarations {
             self.of.push((id, Box::new(Declaration::<V>(Vec::new()))));
             self.of.len() - 1
         });
-        self.of[at].1.as_any().downcast_mut().expect("it was declared under the ID of its type")
+        let declaration: &mut dyn Any = &mut *self.of[at].1;
+        declaration.downcast_mut().expect("it was declared under the ID of its type")
     }
 
     /// Declares that a controller reads `V`, and returns the ID of `V`.
     pub(super) fn read<V: Resource>(&mut self) -> TypeId {
-        let _ = self.of::<V>();
-        TypeId::of::<V>()
-    }
-
-    /// Declares that objects of `V` are found by their controller `P`.
-    pub(super) fn own<P: Resource, V: Resource>(&mut self) -> TypeId {
-        self.adjust::<V>(Box::new(|builder| builder.index(Index::by_controller::<P>())));
+        self.of::<V>();
         TypeId::of::<V>()
     }
 
@@ -106,14 +104,43 @@ impl Declarations {
         self.of::<V>().0.push(adjust);
     }
 
-    pub(super) fn build(self, shared: &Shared) -> Informers {
-        let build = |(id, declared): (TypeId, Box<dyn Declared>)| (id, declared.build(shared));
-        Informers(self.of.into_iter().map(build).collect())
+    /// Returns the faults of views that [`Manager::informer`](super::Manager::informer) adjusts and no controller reads.
+    pub(super) fn unread(&self, read: &HashSet<TypeId>) -> impl Iterator<Item = WiringError> {
+        let unread = self.of.iter().filter(|(id, _)| !read.contains(id));
+        unread.map(|(_, declaration)| {
+            let view = declaration.view();
+            WiringError(format!(
+                "`Manager::informer` adjusts the informer of {view}, which no controller declares: declare it, such as \
+                 with `.reads::<{view}>()`, or remove the call"
+            ))
+        })
+    }
+
+    /// Builds the informers, and adds them to `program`. Returns also the faults of those that cannot work as declared.
+    pub(super) fn build(
+        self,
+        shared: &Shared,
+        program: &mut Program,
+    ) -> (Arc<Informers>, Vec<WiringError>) {
+        let mut faults = Vec::new();
+        let build = |(id, declaration): (TypeId, Box<dyn AnyDeclaration>)| {
+            (id, declaration.build(shared, program, &mut faults))
+        };
+        (Arc::new(Informers(self.of.into_iter().map(build).collect())), faults)
     }
 }
 
-impl<V: Resource> Declared for Declaration<V> {
-    fn build(self: Box<Self>, shared: &Shared) -> Box<dyn AnyInformer> {
+impl<V: Resource> AnyDeclaration for Declaration<V> {
+    fn view(&self) -> &'static str {
+        view::<V>()
+    }
+
+    fn build(
+        self: Box<Self>,
+        shared: &Shared,
+        program: &mut Program,
+        faults: &mut Vec<WiringError>,
+    ) -> Box<dyn AnyInformer> {
         let mut builder = Informer::<V>::builder(shared.client.clone());
         if V::kind().namespaced {
             builder = builder.namespaces(shared.namespaces.iter().cloned());
@@ -123,101 +150,52 @@ impl<V: Resource> Declared for Declaration<V> {
         }
         let informer = self.0.into_iter().fold(builder, |builder, adjust| adjust(builder)).build();
         shared.watch_informer(&informer);
+        program.run_informer(&informer);
+        faults.extend(informer.refused().cloned().map(WiringError::from));
         Box::new(informer)
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
     }
 }
 
 // === impl Informers ===
 
 impl Informers {
-    fn find(&self, id: TypeId) -> Option<&dyn AnyInformer> {
-        self.0.iter().find(|(known, _)| *known == id).map(|(_, informer)| &**informer)
+    /// Returns the informers of these views.
+    fn of<'a>(&'a self, views: &'a [TypeId]) -> impl Iterator<Item = &'a dyn AnyInformer> {
+        let informers = self.0.iter().filter(|(id, _)| views.contains(id));
+        informers.map(|(_, informer)| &**informer)
     }
 
     fn get<V: Resource>(&self) -> Option<&Informer<V>> {
-        self.find(TypeId::of::<V>())?.as_any().downcast_ref()
+        self.0.iter().find_map(|(_, informer)| (&**informer as &dyn Any).downcast_ref())
     }
 
     /// Completes when the informers of all `views` are ready, see [`Informer::synced_except_forbidden`].
-    pub(super) fn synced_except_forbidden(
-        &self,
-        views: &[TypeId],
-    ) -> impl Future<Output = ()> + Send + use<> {
-        let informers: Vec<_> = views.iter().filter_map(|id| self.find(*id)).collect();
-        let all = futures::future::join_all(
-            informers.into_iter().map(AnyInformer::synced_except_forbidden),
-        );
-        async move { drop(all.await) }
+    pub(super) fn synced_except_forbidden(&self, views: &[TypeId]) -> Synced {
+        join_all(self.of(views).map(AnyInformer::synced_except_forbidden)).map(drop).boxed()
     }
 
     /// Returns whether the informers of all `views` have synced in this namespace.
     pub(super) fn have_synced_in(&self, views: &[TypeId], namespace: &str) -> bool {
-        views.iter().filter_map(|id| self.find(*id)).all(|it| it.has_synced_in(namespace))
+        self.of(views).all(|informer| informer.has_synced_in(namespace))
     }
 
     /// Completes when the informers of all `views` have listed the API server's state at the beginning of this term.
     pub(super) fn refreshed(&self, views: &[TypeId], term: u64) -> Synced {
-        let listed: Vec<_> = views.iter().filter_map(|id| self.find(*id)).collect();
-        let all =
-            futures::future::join_all(listed.into_iter().map(|informer| informer.refresh(term)));
-        Box::pin(async move { drop(all.await) })
-    }
-
-    /// Returns the faults of informers that cannot work as declared.
-    pub(super) fn refused(&self) -> Vec<WiringError> {
-        let refusals = self.0.iter().filter_map(|(_, informer)| informer.refused());
-        refusals.map(|refusal| refusal.clone().into()).collect()
-    }
-
-    /// Returns the faults of views that [`Manager::informer`](super::Manager::informer) adjusts and no controller reads.
-    pub(super) fn unread(&self, read: &HashSet<TypeId>) -> Vec<WiringError> {
-        let unread = self.0.iter().filter(|(id, _)| !read.contains(id));
-        let fault = |view: &str| {
-            WiringError(format!(
-                "`Manager::informer` adjusts the informer of {view}, which no controller declares: declare it, such as \
-                 with `.reads::<{view}>()`, or remove the call"
-            ))
-        };
-        unread.map(|(_, informer)| fault(informer.view())).collect()
-    }
-
-    /// Adds all informers to `program`.
-    pub(super) fn run_by(&self, program: &mut Program) {
-        self.0.iter().for_each(|(_, informer)| informer.run_by(program));
+        join_all(self.of(views).map(|informer| informer.refresh(term))).map(drop).boxed()
     }
 }
 
 impl<V: Resource> AnyInformer for Informer<V> {
-    fn run_by(&self, program: &mut Program) {
-        program.run_informer(self);
-    }
-
     fn synced_except_forbidden(&self) -> Synced {
-        Box::pin(Informer::synced_except_forbidden(self))
+        Informer::synced_except_forbidden(self).boxed()
     }
 
     fn has_synced_in(&self, namespace: &str) -> bool {
         Informer::has_synced_in(self, namespace)
     }
 
-    fn refused(&self) -> Option<&BuildError> {
-        Informer::refused(self)
-    }
-
-    fn view(&self) -> &'static str {
-        view::<V>()
-    }
-
     fn refresh(&self, term: u64) -> Synced {
-        Box::pin(Informer::refresh(self, term))
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
+        Informer::refresh(self, term).boxed()
     }
 }
 

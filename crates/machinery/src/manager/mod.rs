@@ -102,6 +102,8 @@ pub struct Manager {
     leader_tasks: Vec<(String, LeaderTask)>,
     declarations: Declarations,
     controllers: Vec<Registration>,
+    /// Faults of their declarations.
+    faults: Vec<WiringError>,
     instance: Option<String>,
     lease: Option<Lease>,
     #[cfg(feature = "metrics")]
@@ -181,6 +183,7 @@ impl Manager {
             leader_tasks: Vec::new(),
             declarations: Declarations::default(),
             controllers: Vec::new(),
+            faults: Vec::new(),
             instance: None,
             lease: None,
             #[cfg(feature = "metrics")]
@@ -359,10 +362,7 @@ impl Manager {
             #[cfg(feature = "metrics")]
             observed: self.observed,
         };
-        let informers = Arc::new(self.declarations.build(&shared));
-        let mut faults = informers.refused();
-        let read = self.controllers.iter().flat_map(|one| one.declared.iter().copied()).collect();
-        faults.extend(informers.unread(&read));
+        let (informers, mut faults) = self.declarations.build(&shared, &mut program);
         for controller in self.controllers {
             let added = (controller.add)(&shared, &informers, program);
             program = added.unwrap_or_else(|fault| {
@@ -382,7 +382,6 @@ impl Manager {
             program = program.task(name, |stop| lead.run(stop, move || task(client.clone())));
         }
         // The sink sends the last Events before the lease is released, because they require leadership.
-        informers.run_by(&mut program);
         program = program.task("the sink of Events", |stop| async move {
             sink.run(client, stop.requested()).await;
         });
@@ -411,7 +410,9 @@ impl Manager {
                  `Identity::new(\"website\", \"example.com\")`"
             )));
         }
-        faults.extend(self.controllers.iter().flat_map(|controller| controller.faults.clone()));
+        faults.extend(self.faults.iter().cloned());
+        let read = self.controllers.iter().flat_map(|one| one.views.iter().copied()).collect();
+        faults.extend(self.declarations.unread(&read));
         if faults.is_empty() { Ok(()) } else { Err(Error::Wiring(faults)) }
     }
 }
@@ -431,18 +432,17 @@ impl Shared {
         controller: &'static str,
         informers: Arc<Informers>,
         declared: Arc<[TypeId]>,
+        filters: Filters,
     ) -> ControllerDeps {
-        let (client, recorder) = (self.client.clone(), self.recorder.for_controller(controller));
-        let lost_children = Arc::default();
         ControllerDeps {
             controller,
-            client,
-            recorder,
+            client: self.client.clone(),
+            recorder: self.recorder.for_controller(controller),
             handle: Arc::default(),
             informers,
             declared,
-            filters: Filters::default(),
-            lost_children,
+            filters,
+            lost_children: Arc::default(),
         }
     }
 }

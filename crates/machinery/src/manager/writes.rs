@@ -31,8 +31,7 @@ impl<V: Resource> Context<V> {
     /// A conflict if the name is taken; all errors of a write.
     pub async fn create<C: Resource>(&self, object: impl Serialize) -> Result<Arc<C>, Problem> {
         let (key, body) = self.body::<C>(&object)?;
-        let client = self.client();
-        self.write("create", &key, client.create::<C>(&key, &body)).await
+        self.write("create", &key, self.client().create::<C>(&key, &body)).await
     }
 
     /// Applies an object (server-side apply, forced), and creates it if it does not exist. Takes over fields of other
@@ -43,8 +42,7 @@ impl<V: Resource> Context<V> {
     /// All errors of a write.
     pub async fn apply<C: Resource>(&self, object: impl Serialize) -> Result<Arc<C>, Problem> {
         let (key, body) = self.body::<C>(&object)?;
-        let client = self.client();
-        self.write("apply", &key, client.patch::<C>(&key, &Patch::Apply(&body))).await
+        self.write("apply", &key, self.client().patch::<C>(&key, &Patch::Apply(&body))).await
     }
 
     /// Like [`Context::apply`], but without force.
@@ -58,8 +56,7 @@ impl<V: Resource> Context<V> {
         object: impl Serialize,
     ) -> Result<Arc<C>, Problem> {
         let (key, body) = self.body::<C>(&object)?;
-        let client = self.client();
-        self.write("apply", &key, client.apply_unforced::<C>(&key, &body)).await
+        self.write("apply", &key, self.client().apply_unforced::<C>(&key, &body)).await
     }
 
     /// Replaces an object (PUT): fields that `object` lacks are removed. A `metadata.resourceVersion` is a
@@ -69,8 +66,7 @@ impl<V: Resource> Context<V> {
     /// A conflict if the object does not exist or has changed; all errors of a write.
     pub async fn update<C: Resource>(&self, object: impl Serialize) -> Result<Arc<C>, Problem> {
         let (key, body) = self.body::<C>(&object)?;
-        let client = self.client();
-        self.write("update", &key, client.update::<C>(&key, &body)).await
+        self.write("update", &key, self.client().update::<C>(&key, &body)).await
     }
 
     /// Changes an object by a JSON merge patch. A `metadata.uid` or `metadata.resourceVersion` in it is a precondition.
@@ -83,8 +79,7 @@ impl<V: Resource> Context<V> {
         patch: impl Serialize,
     ) -> Result<Arc<C>, Problem> {
         let patch = json_of(&patch)?;
-        let client = self.client();
-        self.write("patch", key, client.patch::<C>(key, &Patch::Merge(&patch))).await
+        self.write("patch", key, self.client().patch::<C>(key, &Patch::Merge(&patch))).await
     }
 
     /// Sets the number of replicas of an object through its scale subresource. The watch reports the change.
