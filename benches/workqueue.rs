@@ -1,7 +1,7 @@
 //! The work queue in numbers: `cargo bench --bench workqueue`.
 //!
 //! - `add_get_done/WORKERS/BACKLOG`: one key through add, get and done while this many others wait,
-//!   with priorities and tenants (`observed`: with an observer too). Workers are tasks on a runtime with
+//!   with priorities and tenants (`observed`: with its histograms too). Workers are tasks on a runtime with
 //!   two threads.
 //! - `bytes` and `allocations`: what a waiting key costs beyond itself, counted, not timed; printed
 //!   before the timings.
@@ -15,7 +15,7 @@ use std::time::Duration;
 use criterion::{BenchmarkId, Criterion, criterion_group};
 use rustix::time::{ClockId, clock_gettime};
 use workload_operator::object::ObjectKey;
-use workload_operator::workqueue::{Key, Limits, Observer, Priority, WorkQueue};
+use workload_operator::workqueue::{Key, Limits, Priority, WorkQueue};
 
 #[global_allocator]
 static ALLOCATOR: dhat::Alloc = dhat::Alloc;
@@ -34,22 +34,6 @@ impl Key for Small {
     }
 }
 
-/// Counts as metrics would.
-#[derive(Default)]
-struct Counts {
-    dequeued: [AtomicU64; 3],
-    done: AtomicU64,
-}
-
-impl Observer for Counts {
-    fn dequeued(&self, priority: Priority, waited: Duration) {
-        self.dequeued[priority as usize].fetch_add(waited.as_nanos() as u64, Relaxed);
-    }
-    fn done(&self, worked: Duration) {
-        self.done.fetch_add(worked.as_nanos() as u64, Relaxed);
-    }
-}
-
 const TENANTS: u32 = 100;
 
 fn small(name: u32) -> Small {
@@ -61,8 +45,7 @@ fn object(name: u32) -> ObjectKey {
 }
 
 /// A tenth of the keys are changes, the rest an initial list.
-fn filled<K: Key>(backlog: u32, key: fn(u32) -> K, observer: impl Observer) -> WorkQueue<K> {
-    let queue = WorkQueue::with(Limits::default(), observer);
+fn filled<K: Key>(queue: WorkQueue<K>, backlog: u32, key: fn(u32) -> K) -> WorkQueue<K> {
     for name in 0..backlog {
         let priority = if name % 10 == 0 { Priority::High } else { Priority::Low };
         queue.add_with(key(name), priority);
@@ -124,7 +107,7 @@ fn add_get_done(criterion: &mut Criterion) {
         for workers in [1, 4, 16] {
             // Filled again each time, as for the peers: several workers shuffle the order of the
             // keys, and then each round waits longer for memory.
-            let queue = filled(backlog, small, ());
+            let queue = filled(WorkQueue::new(), backlog, small);
             let id = BenchmarkId::new(format!("{workers}"), backlog);
             group.bench_function(id, |bencher| {
                 bencher.iter_custom(|count| {
@@ -134,7 +117,8 @@ fn add_get_done(criterion: &mut Criterion) {
             });
         }
     }
-    let queue = filled(10_000, small, Counts::default());
+    let queue =
+        filled(WorkQueue::with_workers("bench", usize::MAX, Limits::default()), 10_000, small);
     group.bench_function(BenchmarkId::new("1/observed", 10_000), |bencher| {
         bencher.iter_custom(|count| {
             let batches = count.div_ceil(100) * 100;
@@ -143,7 +127,7 @@ fn add_get_done(criterion: &mut Criterion) {
     });
     for backlog in [10_000, 100_000] {
         for workers in [1, 4, 16] {
-            let queue = filled(backlog, object, ());
+            let queue = filled(WorkQueue::new(), backlog, object);
             let id = BenchmarkId::new(format!("{workers}/object_keys"), backlog);
             group.bench_function(id, |bencher| {
                 bencher.iter_custom(|count| {
@@ -157,7 +141,7 @@ fn add_get_done(criterion: &mut Criterion) {
 }
 
 fn readd(criterion: &mut Criterion) {
-    let queue = filled(100_000, small, ());
+    let queue = filled(WorkQueue::new(), 100_000, small);
     let mut name = 0;
     criterion.bench_function("add_known", |bencher| {
         bencher.iter_custom(|count| {
@@ -191,7 +175,7 @@ fn costs() {
         let beyond = held as f64 / f64::from(keys) - size_of::<Small>() as f64;
         println!("bytes per delayed key beyond itself, {keys} keys: {beyond:.1}");
     }
-    let queue = filled(100_000, small, ());
+    let queue = filled(WorkQueue::new(), 100_000, small);
     let before = dhat::HeapStats::get().total_blocks;
     (0..100_000).for_each(|name| queue.add(small(name)));
     (0..100_000).for_each(|name| queue.add(small(name)));

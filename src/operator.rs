@@ -24,7 +24,7 @@ use crate::cli::args::{Cli, Command, ControllerName, RunArgs, WorkloadArgs, all_
 use crate::cli::telemetry::{self, Spans};
 use crate::cli::{Error, IDENTITY, NAMESPACE, check, manifests, one_line, plan, status};
 use crate::client::{self, Client};
-use crate::controller::Program;
+use crate::controller::{Finished, Program};
 use crate::generic_daemon::{self, GenericDaemon};
 use crate::leader_election::{self, ConfigError};
 use crate::manager::{ControllerBuilder, Lease, Manager};
@@ -119,11 +119,10 @@ async fn run(mut args: RunArgs, spans: Spans) -> Result<(), Error> {
 async fn program(args: RunArgs, spans: Spans) -> Result<Program, Error> {
     let config = args.connection.config().await?;
     let lease = args.leader_elect.then(|| lease(&args)).transpose()?;
-    let (host, metrics) = (host_name(), metrics(&config));
+    let (host, metrics) = (host_name(), metrics());
     let options = client::Options {
         deadline: args.api_deadline,
         write_deadline: args.write_deadline,
-        observer: metrics.clone(),
         ..client::Options::new(IDENTITY)
     };
     let ungated = Client::new(config, options.clone()).await?;
@@ -183,17 +182,17 @@ async fn dry_run(
     (args, pace): (WorkloadArgs, Pace),
     client: Client,
     options: client::Options,
-    passes: Arc<dyn crate::controller::Observer>,
+    finished: Finished,
 ) -> Result<Program, Error> {
     let manager = Manager::new(IDENTITY)
         .client(|client| *client = options)
-        .options(|options| options.observer = Some(passes));
+        .options(|options| options.finished = Some(finished));
     Ok(add_controllers(manager, &args, &pace).program(|options| client.sibling(options)).await?)
 }
 
-fn metrics(config: &client::Config) -> Arc<Metrics> {
+fn metrics() -> Arc<Metrics> {
     let revision = option_env!("REVISION").unwrap_or("unknown");
-    Metrics::new(&IDENTITY, &config.host(), &Build { version: env!("CARGO_PKG_VERSION"), revision })
+    Metrics::new(&IDENTITY, &Build { version: env!("CARGO_PKG_VERSION"), revision })
 }
 
 fn lease(args: &RunArgs) -> Result<Lease, ConfigError> {

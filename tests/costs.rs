@@ -166,7 +166,7 @@ fn ensuring(costs: &mut Costs) {
     let id = Id::new("/api/v1/namespaces", "", "shop");
     server.put(&id, json!({}));
     let owner = serde_json::from_value((*server.get(&id).unwrap()).clone()).unwrap();
-    let (recorder, _sink) = events::new("costs", "host", std::sync::Arc::new(()));
+    let (recorder, _sink) = events::new("costs", "host");
     let controller = Manager::new("costs").controller::<Namespace>().owns::<Deployment>();
     let client = server.client(client::Options::default());
     let cx = controller.context(client, recorder, owner).unwrap();

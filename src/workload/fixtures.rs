@@ -137,20 +137,19 @@ fn client(answer: fn(&Value) -> (u16, Value)) -> (Client, Requests) {
 pub(crate) fn context<V: super::Custom>(
     object: V,
     answer: fn(&Value) -> (u16, Value),
-    observer: Arc<dyn events::Observer>,
 ) -> (Context<V>, Requests) {
-    context_with(object, answer, observer, |controller| controller)
+    let (recorder, _) = events::new("test", "here");
+    context_with(object, answer, recorder, |controller| controller)
 }
 
 /// Like [`context`], with more declarations.
 pub(crate) fn context_with<V: super::Custom>(
     object: V,
     answer: fn(&Value) -> (u16, Value),
-    observer: Arc<dyn events::Observer>,
+    recorder: events::Recorder,
     declare: impl FnOnce(ControllerBuilder<V>) -> ControllerBuilder<V>,
 ) -> (Context<V>, Requests) {
     let (client, requests) = client(answer);
-    let (recorder, _) = events::new("test", "here", observer);
     let controller = Manager::new("workload-operator")
         .informer::<Pod>(|pods| pods.index(Pod::index()))
         .controller::<V>()
@@ -175,7 +174,7 @@ pub(crate) async fn applied<V: super::Custom, S: ChildSpec>(
         answer["metadata"]["generation"] = json!(1);
         (200, answer)
     };
-    let (cx, requests) = context(object, echo, Arc::new(()));
+    let (cx, requests) = context(object, echo);
     made.ensure(&cx).await.unwrap();
     let (_, _, body) = requests.lock().pop().unwrap();
     (cx, echo(&body).1)

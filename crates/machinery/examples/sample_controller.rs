@@ -3,7 +3,7 @@
 //!
 //! `kubectl apply -f artifacts/examples/foo-crd.yaml`, then `cargo run --example sample_controller`
 use std::io::{IsTerminal, stderr};
-use std::{path::PathBuf, sync::Arc};
+use std::path::PathBuf;
 
 use clap::Parser;
 use controller_machinery::client::{
@@ -190,7 +190,7 @@ async fn main() -> Result<(), ExitError> {
     let Args { kubeconfig, workers, namespaces } = Args::parse();
     let config = client::config(kubeconfig.as_deref(), None).await?;
     let client = Client::new(config, client::Options::new(IDENTITY)).await?;
-    let (recorder, sink) = events::new(IDENTITY, "foo", Arc::new(()));
+    let (recorder, sink) = events::new(IDENTITY, "foo");
 
     let mut program = Program::new();
     let foos = Informer::<Foo>::builder(client.clone()).namespaces(&namespaces);

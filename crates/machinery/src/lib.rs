@@ -18,6 +18,7 @@ pub mod identity;
 pub mod clock;
 pub mod object;
 pub mod shutdown;
+mod instruments;
 // From the API server to a worker.
 pub mod client;
 pub mod store;
@@ -28,7 +29,6 @@ pub mod controller;
 // Outside that path.
 pub mod events;
 pub mod leader_election;
-#[cfg(feature = "metrics")]
 pub mod metrics;
 // All modules, connected as controllers declare.
 pub mod manager;

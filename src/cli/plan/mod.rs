@@ -32,7 +32,7 @@ use super::installation::{Found, Installation, InstallationArgs, Setting};
 use super::{IDENTITY, one_line};
 use crate::app::App;
 use crate::client::{self, Client, Options, Page, Scope, Undecodable};
-use crate::controller::{Observer, Program};
+use crate::controller::{Finished, Program};
 use crate::generic_daemon::GenericDaemon;
 use crate::memcached::{Memcached, Pace, Rollouts};
 use crate::object::{InternedStr, Resource};
@@ -102,7 +102,7 @@ struct Plan {
 /// given options.
 pub(crate) async fn run<P>(
     mut args: PlanArgs,
-    program: impl FnOnce((WorkloadArgs, Pace), Client, Options, Arc<dyn Observer>) -> P,
+    program: impl FnOnce((WorkloadArgs, Pace), Client, Options, Finished) -> P,
 ) -> Result<ExitCode, Error>
 where
     P: Future<Output = Result<Program, Error>>,
@@ -127,7 +127,9 @@ where
     let options = Options { dry_run: Some(recorder.clone()), ..Options::new(IDENTITY) };
     let pace = Pace::plan(args.workloads.max_image_rollouts.unwrap_or_default());
     let settings = (args.workloads.clone(), pace.clone());
-    let program = program(settings, client.clone(), options, recorder.clone()).await?;
+    let seen = recorder.clone();
+    let finished: Finished = Arc::new(move |name, key, outcome| seen.finished(name, key, outcome));
+    let program = program(settings, client.clone(), options, finished).await?;
     let shutdown = Shutdown::from_signals().map_err(Error::Signals)?;
     let planned = timeout_at(deadline, reconciled(&client, &args.workloads, deadline, &recorder));
     let problems = tokio::select! {

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use super::Plan;
 use super::change::Change;
 use crate::client::{DryRun, DryWrite, Rejection, RejectionCause};
-use crate::controller::{Class, Observer, Outcome};
+use crate::controller::{Class, Outcome};
 use crate::object::ObjectKey;
 
 /// Name of a controller and key of one of its objects.
@@ -97,8 +97,9 @@ impl DryRun for Recorder {
     }
 }
 
-impl Observer for Recorder {
-    fn finished(&self, controller: &'static str, key: &ObjectKey, outcome: Outcome, _: Duration) {
+impl Recorder {
+    /// Records the outcome of a reconcile.
+    pub(super) fn finished(&self, controller: &'static str, key: &ObjectKey, outcome: Outcome) {
         let failure = match outcome {
             Outcome::Success | Outcome::RequeueAfter => None,
             // It is retried soon: the running operator was faster, or the API server was busy.
@@ -110,9 +111,7 @@ impl Observer for Recorder {
         };
         self.note(&mut self.state.lock(), (controller, key.clone()), failure);
     }
-}
 
-impl Recorder {
     fn note(&self, state: &mut State, reconciled: Reconciled, failure: Option<Class>) {
         if state.missing.remove(&reconciled) {
             self.progress.notify_one();

@@ -1,8 +1,5 @@
 //! Complete reconciles against an API server with scripted responses.
 
-use std::sync::Arc;
-
-use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::super::*;
@@ -12,31 +9,26 @@ use crate::workload::fixtures::{Requests, context_with, custom};
 
 const SAMPLE: &str = include_str!("../../../artifacts/examples/memcached.yaml");
 
-/// The reasons of the published Events.
-#[derive(Default)]
-struct Published(Mutex<Vec<&'static str>>);
-
-impl events::Observer for Published {
-    fn published(&self, _: &'static str, _: events::Type, reason: &'static str) {
-        self.0.lock().push(reason);
-    }
-}
-
 struct Scene {
     cx: Context<Memcached>,
     requests: Requests,
-    published: Arc<Published>,
+    recorder: events::Recorder,
 }
 
 impl Scene {
     /// Creates a Memcached and its API server.
     fn new(object: &Value, answer: fn(&Value) -> (u16, Value)) -> Scene {
-        let published = Arc::new(Published::default());
+        let (recorder, _) = events::new("test", "here");
         let memcached = custom(&object.to_string());
-        let (cx, requests) = context_with(memcached, answer, published.clone(), |controller| {
+        let (cx, requests) = context_with(memcached, answer, recorder.clone(), |controller| {
             controller.cleanup(FINALIZER, |it, cx| finalize(it, cx, Pace::default()))
         });
-        Scene { cx, requests, published }
+        Scene { cx, requests, recorder }
+    }
+
+    /// Returns the reasons of the published Events.
+    fn published(&self) -> Vec<&'static str> {
+        self.recorder.waiting().iter().map(|event| event.reason).collect()
     }
 
     async fn reconcile(&self, image: Option<&str>) -> Result<Action, Problem> {
@@ -73,7 +65,7 @@ async fn a_problem_is_published_when_it_begins_and_not_again() {
     let scene = Scene::new(&sample(&json!({"finalizers": [FINALIZER]})), stored);
     for _ in 0..3 {
         scene.reconcile(None).await.unwrap();
-        assert_eq!(*scene.published.0.lock(), ["ImageMissing"]);
+        assert_eq!(scene.published(), ["ImageMissing"]);
     }
     assert_eq!(scene.requests.lock().len(), 1, "a status that is there is not written again");
 }
@@ -85,7 +77,7 @@ async fn a_problem_in_the_conditions_is_not_published_by_a_new_process() {
     let (_, known) = stored(&before.requests.lock()[0].2);
     let after = Scene::new(&known, stored);
     after.reconcile(None).await.unwrap();
-    assert!(after.published.0.lock().is_empty());
+    assert!(after.published().is_empty());
 }
 
 #[tokio::test]
@@ -104,7 +96,7 @@ async fn without_the_finalizer_nothing_is_created_and_the_status_reports_it() {
     let [(_, first, _), (_, second, status)] = requests.as_slice() else { panic!("{requests:?}") };
     assert!(first.ends_with("/memcached-sample") && second.ends_with("/status"), "{requests:?}");
     assert!(status.to_string().contains("not today"), "{status}");
-    assert_eq!(*scene.published.0.lock(), ["Forbidden"]);
+    assert_eq!(scene.published(), ["Forbidden"]);
 }
 
 #[tokio::test]
@@ -124,7 +116,7 @@ async fn a_refused_deployment_is_reported_and_the_service_is_created() {
     let memcached = scene.cx.next_reconcile().unwrap().object().clone();
     let degraded = memcached.status.conditions.iter().find(|c| c.is(Type::Degraded)).unwrap();
     assert_eq!(degraded.reason, "Invalid");
-    assert_eq!(*scene.published.0.lock(), ["Invalid"]);
+    assert_eq!(scene.published(), ["Invalid"]);
     let services = scene.requests.lock();
     let services = services.iter().filter(|(_, path, _)| path.contains("/services/")).count();
     assert!(services > 0);
@@ -143,7 +135,7 @@ async fn the_deletion_is_reported_step_by_step_and_once() {
     let steps: Vec<Value> =
         scene.requests.lock().iter().map(|(_, _, body)| degraded(body)).collect();
     assert_eq!(steps, ["Unknown", "True"]);
-    assert_eq!(*scene.published.0.lock(), ["Deleting"]);
+    assert_eq!(scene.published(), ["Deleting"]);
     let cx = scene.cx.next_reconcile().unwrap();
     finalize(cx.object().clone(), cx, Pace::default()).await.unwrap();
     assert_eq!(scene.requests.lock().len(), 2);

@@ -2,11 +2,10 @@
 
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::time::Duration;
 use workload_operator::client::{Preconditions, PropagationPolicy};
 use workload_operator::informer::{Error, Informer};
-use workload_operator::object::{Kind, Object, ObjectKey};
-use workload_operator::reflector::{Observer, State};
+use workload_operator::object::{Kind, Meta, Object};
+use workload_operator::reflector::State;
 use workload_operator::shutdown::Shutdown;
 
 use serde_json::json;
@@ -66,11 +65,16 @@ async fn a_late_handler_receives_the_store_including_own_writes() {
     assert_eq!(*late.lock(), ["+a/y"]);
 }
 
-/// Kills the reflector's task at the first undecodable object.
-struct Deadly;
+/// A view whose decoding panics, as a bug would.
+#[derive(Debug)]
+struct Deadly {
+    metadata: Meta,
+}
 
-impl Observer for Deadly {
-    fn decode_error(&self, _: &Kind, _: &ObjectKey, _: &str) {
+workload_operator::view!(Deadly: Kind::namespaced("test.example.com", "v1", "Thing", "things"));
+
+impl<'de> serde::Deserialize<'de> for Deadly {
+    fn deserialize<D: serde::Deserializer<'de>>(_: D) -> Result<Deadly, D::Error> {
         unreachable!("the task dies");
     }
 }
@@ -78,8 +82,7 @@ impl Observer for Deadly {
 #[tokio::test(start_paused = true)]
 async fn a_dead_task_is_an_error_and_a_state() {
     let model = Server::new(1);
-    let builder = Informer::<Thing>::builder(client(&model)).namespaces(["a", "b"]);
-    let informer = builder.observer(Arc::new(Deadly)).build();
+    let informer = Informer::<Deadly>::builder(client(&model)).namespaces(["a", "b"]).build();
     let running = informer.clone();
     let ends = tokio::spawn(async move { running.run(Shutdown::manual()).await });
     informer.synced().await;
@@ -88,37 +91,6 @@ async fn a_dead_task_is_an_error_and_a_state() {
     assert!(matches!(error, Error::Died { .. }), "{error}");
     assert!(informer.health().iter().all(|(_, health)| health.state == State::Dead));
     assert!(informer.health().iter().any(|(_, h)| h.why.as_deref() == Some("its task panicked")));
-}
-
-/// Durations of watches, and the number of objects that came over each.
-#[derive(Default)]
-struct Timings(Mutex<Vec<(Duration, u64)>>);
-
-impl Observer for Timings {
-    fn watch_ended(&self, _: &Kind, took: Duration, items: u64) {
-        self.0.lock().push((took, items));
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_watch_of_each_namespace_is_timed_separately() {
-    let (model, timings) = (Server::new(1), Arc::new(Timings::default()));
-    let builder = Informer::<Thing>::builder(client(&model)).namespaces(["a", "b"]);
-    let informer = builder.observer(timings.clone()).build();
-    let shutdown = Shutdown::manual();
-    let (running, until) = (informer.clone(), shutdown.clone());
-    let ends = tokio::spawn(async move { running.run(until).await });
-    informer.synced().await;
-    model.put(&id("a", "x"), thing(1));
-    pass(10).await;
-    assert_eq!(*timings.0.lock(), [], "both are open");
-    shutdown.request();
-    ends.await.unwrap().unwrap();
-    let mut ended = timings.0.lock().clone();
-    ended.sort_by_key(|(_, items)| *items);
-    let items: Vec<u64> = ended.iter().map(|(_, items)| *items).collect();
-    assert_eq!(items, [0, 1]);
-    assert!(ended.iter().all(|(took, _)| *took >= Duration::from_secs(10)), "{ended:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT, USER_AGENT};
@@ -23,6 +22,7 @@ use super::transport::{self, Answer, HttpService, Permit};
 use super::warnings::Warnings;
 use super::{Error, MAX_OBJECT, query, status};
 use crate::identity::Identity;
+use crate::instruments::{REQUEST_SECONDS, REQUESTS, REQUESTS_BY_RESOURCE, Value};
 use crate::object::{Kind, ObjectKey, Resource};
 
 /// Limit for reading an error's body. A Status that names every invalid field is a few kB.
@@ -45,9 +45,9 @@ struct Shared {
     warnings: Warnings,
 }
 
-/// A request in progress. When dropped, it reports to the observer and ends its span.
+/// A request in progress. When dropped, it is counted and its span ends.
 pub(super) struct ObservedCall<'a> {
-    options: &'a Options,
+    client: &'a Client,
     verb: &'static str,
     kind: &'a Kind,
     /// 0 until a complete response has arrived.
@@ -184,7 +184,7 @@ impl Client {
             resource = kind.resource(),
             http.response.status_code = Empty,
         );
-        ObservedCall { options: self.options(), verb, kind, code: 0, began: Instant::now(), span }
+        ObservedCall { client: self, verb, kind, code: 0, began: Instant::now(), span }
     }
 
     /// Sends a request and returns the whole body of the response, or its error.
@@ -255,16 +255,33 @@ impl fmt::Debug for Client {
 impl ObservedCall<'_> {
     /// Awaits `future` until the deadline of the call, then fails with [`Error::Deadline`].
     async fn by_deadline<T>(&self, future: impl Future<Output = T>) -> Result<T, Error> {
+        let options = self.client.options();
         let deadline = match self.verb {
-            "list" => self.options.list_deadline,
-            "create" | "update" | "patch" | "delete" | "deletecollection" => {
-                self.options.write_deadline
-            }
-            _ => self.options.deadline,
+            "list" => options.list_deadline,
+            "create" | "update" | "patch" | "delete" | "deletecollection" => options.write_deadline,
+            _ => options.deadline,
         };
         // A deadline can be as long as a Duration, which no Instant can be.
         let left = deadline.saturating_sub(self.began.elapsed());
         timeout(left, future).await.map_err(|_| Error::Deadline(deadline))
+    }
+
+    fn count(&self) {
+        let host = || Value::from(self.client.shared.address.clone().unwrap_or_default());
+        // Without a response, client-go uses this value.
+        let code: Value =
+            if self.code == 0 { "<error>".into() } else { self.code.to_string().into() };
+        let method = match self.verb {
+            "create" => "POST",
+            "update" => "PUT",
+            "patch" => "PATCH",
+            "delete" | "deletecollection" => "DELETE",
+            _ => "GET",
+        };
+        REQUESTS.with([code.clone(), method.into(), host()]).inc();
+        let seconds = self.began.elapsed().as_secs_f64();
+        REQUEST_SECONDS.with([method.into(), host()]).observe(seconds);
+        REQUESTS_BY_RESOURCE.with([self.verb.into(), self.kind.resource().into(), code]).inc();
     }
 
     /// Records the response on the span.
@@ -285,8 +302,7 @@ impl ObservedCall<'_> {
 
 impl Drop for ObservedCall<'_> {
     fn drop(&mut self) {
-        let took: Duration = self.began.elapsed();
-        self.options.observer.request(self.verb, self.kind, self.code, took);
+        self.count();
         if !self.span.is_disabled() {
             self.record();
         }

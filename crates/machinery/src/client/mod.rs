@@ -60,7 +60,7 @@ pub use connectivity::{Connectivity, Reconnected};
 pub use dry_run::{DryRun, DryWrite, Rejection, RejectionCause};
 pub use error::{Cause, Error};
 pub use kube::core::params::{Patch, PropagationPolicy};
-pub use options::{Observer, Options, WriteGate};
+pub use options::{Options, WriteGate};
 pub(crate) use query::is_name;
 pub use text::{is_control, one_line};
 pub use types::{

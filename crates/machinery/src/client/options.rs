@@ -1,4 +1,4 @@
-//! The options of a client, with its gate and observer.
+//! The options of a client, with its gate.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,6 @@ use std::time::Duration;
 use super::connectivity::Connectivity;
 use super::dry_run::DryRun;
 use crate::identity::Identity;
-use crate::object::Kind;
 
 /// Options of a client.
 #[derive(Clone)]
@@ -28,8 +27,6 @@ pub struct Options {
     pub field_manager: String,
     /// Called before every write, and again when its body is sent. The default permits all.
     pub gate: Arc<dyn WriteGate>,
-    /// Called after every request. The default does nothing.
-    pub observer: Arc<dyn Observer>,
     /// Makes each write a dry run and reports it here: the API server validates and admits it but stores nothing.
     /// Default: `None`.
     pub dry_run: Option<Arc<dyn DryRun>>,
@@ -52,15 +49,6 @@ pub trait WriteGate: Send + Sync + 'static {
     fn unanswered(&self) {}
 }
 
-/// Observes requests, for metrics. Every method has an empty default.
-pub trait Observer: Send + Sync + 'static {
-    /// A request ended. `verb` as in RBAC (`list`, `watch`, `patch`, …); `code` is 0 without a complete response,
-    /// because of an error, a deadline or a dropped call. A watch is reported when it opens, not when it ends.
-    fn request(&self, verb: &'static str, kind: &Kind, code: u16, took: Duration) {
-        let _ = (verb, kind, code, took);
-    }
-}
-
 /// Permits every write.
 struct Always;
 
@@ -69,9 +57,6 @@ impl WriteGate for Always {
         Ok(Duration::MAX)
     }
 }
-
-/// Observes nothing.
-impl Observer for () {}
 
 impl Default for Options {
     fn default() -> Options {
@@ -89,7 +74,6 @@ impl Options {
             identity,
             field_manager: identity.name().to_owned(),
             gate: Arc::new(Always),
-            observer: Arc::new(()),
             dry_run: None,
             connectivity: Connectivity::default(),
         }

@@ -15,7 +15,7 @@ use crate::object::Kind;
 const PATH: &str = "/readyz";
 /// Longest wait for a response. This path is never queued, and a new connection can be faster than a dead one.
 const ANSWER: Duration = Duration::from_secs(10);
-/// The kind reported to the observer.
+/// The kind in metrics.
 const KIND: Kind = Kind::cluster_scoped("", "", "", "readyz");
 
 // === impl Client ===

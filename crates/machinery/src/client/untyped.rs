@@ -14,7 +14,7 @@ use crate::object::{Kind, ObjectKey};
 
 /// Objects per page. The JSON of a page is in memory at once.
 const PAGE: u32 = 100;
-/// The kind reported to the observer for paths without a kind.
+/// The kind in metrics of paths without a kind.
 const NO_KIND: Kind = Kind::cluster_scoped("", "", "", "");
 
 // === impl Client ===

@@ -16,18 +16,16 @@
 
 mod error;
 mod policy;
-mod observer;
 mod worker;
 mod run;
 mod program;
 pub mod enqueue;
 
 pub use error::{Class, Name, Problem};
-pub use observer::{Observer, Outcome};
 pub use policy::Retries;
 pub use program::{ExitError, Program, ProgramError};
 pub(crate) use run::End;
-pub use run::{Controller, Handle, Options, Summary};
+pub use run::{Controller, Finished, Handle, Options, Summary};
 
 use std::future::Future;
 use std::time::Duration;
@@ -56,6 +54,37 @@ pub enum Action {
     /// Reconcile again after this time (at least 0.1 s), even without a change. A random delay of up to a tenth of the
     /// time, at most a minute, spreads objects that were created together.
     RequeueAfter(Duration),
+}
+
+/// Outcome of a reconcile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// Success.
+    Success,
+    /// Success, and it will be reconciled again later.
+    RequeueAfter,
+    /// An error.
+    Failed(Class),
+    /// A panic, which is a bug. Retried as a transient error.
+    Panicked,
+    /// It exceeded its deadline and was dropped. Retried as a transient error.
+    TimedOut,
+    /// It was dropped by shutdown, or together with its worker.
+    Dropped,
+}
+
+impl Outcome {
+    /// Returns the label `result` of `controller_runtime_reconcile_total`.
+    pub fn result(self) -> &'static str {
+        match self {
+            Outcome::Success => "success",
+            Outcome::RequeueAfter => "requeue_after",
+            Outcome::Failed(_) | Outcome::Panicked | Outcome::TimedOut | Outcome::Dropped => {
+                "error"
+            }
+        }
+    }
 }
 
 #[cfg(test)]

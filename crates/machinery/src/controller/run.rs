@@ -12,8 +12,12 @@ use tokio::time::timeout;
 
 use super::policy::{Failing, FailureStreak, Retries};
 use super::worker::Core;
-use super::{Name, Observer, Reconciler};
+use super::{Class, Name, Outcome, Reconciler};
 use crate::client::{Connectivity, Reconnected};
+use crate::instruments::{
+    ACTIVE_WORKERS, DROPPED, FAILURES, PANICS, RECONCILE_ERRORS, RECONCILE_SECONDS, RECONCILES,
+    TERMINAL_ERRORS, TIMEOUTS, WORKERS,
+};
 use crate::object::ObjectKey;
 use crate::workqueue::{Backoff, Limits, Priority, Retry, WorkQueue};
 
@@ -36,13 +40,14 @@ pub struct Options {
     /// Connection state of the client. If set, keys that failed during an outage are retried as soon as the API server
     /// responds. Default `None`.
     pub connectivity: Option<Connectivity>,
-    /// Receives the events of the controller. With a manager, the default is its metrics; `Some` replaces them.
-    pub observer: Option<Arc<dyn Observer>>,
+    /// Called after each reconcile, within its `tracing` span. It must neither block nor panic. Default `None`.
+    pub finished: Option<Finished>,
     /// Overall limits of retries.
     pub limits: Limits,
-    /// Receives the events of the queue. With a manager, the default is its metrics; `Some` replaces them.
-    pub queue_observer: Option<Arc<dyn crate::workqueue::Observer>>,
 }
+
+/// A function that receives the controller's name, the key and the outcome of each reconcile.
+pub type Finished = Arc<dyn Fn(&'static str, &ObjectKey, Outcome) + Send + Sync>;
 
 /// A controller, which runs a reconciler over the keys of a queue.
 pub struct Controller<R> {
@@ -88,9 +93,8 @@ impl Default for Options {
             drain: Duration::from_secs(15),
             retries: Retries::default(),
             connectivity: None,
-            observer: None,
+            finished: None,
             limits: Limits::default(),
-            queue_observer: None,
         }
     }
 }
@@ -104,14 +108,10 @@ impl<R: Reconciler> Controller<R> {
         let core = Core {
             name,
             reconciler,
-            queue: WorkQueue::with_workers(
-                options.workers,
-                options.limits,
-                options.queue_observer.clone().unwrap_or_else(|| Arc::new(())),
-            ),
+            queue: WorkQueue::with_workers(name, options.workers, options.limits),
             deadline: options.deadline,
             retries: options.retries,
-            observer: options.observer.clone().unwrap_or_else(|| Arc::new(())),
+            finished: options.finished.clone(),
             failing: Arc::default(),
             reconciles: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
@@ -155,23 +155,14 @@ impl<R: Reconciler> Controller<R> {
         for _ in 0..options.workers.max(1) {
             workers.spawn(Arc::clone(core).work());
         }
-        core.observer.running(name, workers.len());
+        export(name, workers.len());
         let mut reconnected = options.connectivity.as_ref().map(Connectivity::reconnected);
         let mut end = pin!(end);
         let end = loop {
-            let ended = tokio::select! {
+            tokio::select! {
                 biased;
                 end = &mut end => break end,
-                () = returned(&mut reconnected) => {
-                    handle.wake_transient();
-                    continue;
-                }
-                Some(ended) = workers.join_next() => ended,
-            };
-            // Only an observer can cause this, not a reconcile.
-            if let Err(error) = ended {
-                tracing::error!(controller = name, %error, "a worker died and is replaced");
-                workers.spawn(Arc::clone(core).work());
+                () = returned(&mut reconnected) => handle.wake_transient(),
             }
         };
         core.queue.shut_down();
@@ -191,6 +182,22 @@ impl<R: Reconciler> Controller<R> {
         }
         summary
     }
+}
+
+/// Exports the metrics of a controller as 0 instead of omitting them.
+fn export(name: &'static str, workers: usize) {
+    for result in ["success", "error", "requeue_after", "requeue"] {
+        drop(RECONCILES.with([name, result]));
+    }
+    for series in [&RECONCILE_ERRORS, &TERMINAL_ERRORS, &PANICS, &TIMEOUTS, &DROPPED] {
+        drop(series.with([name]));
+    }
+    for class in Class::ALL {
+        drop(FAILURES.with([name, class.as_str()]));
+    }
+    drop(RECONCILE_SECONDS.with([name]));
+    ACTIVE_WORKERS.with([name]).set(0);
+    WORKERS.with([name]).set(i64::try_from(workers).unwrap_or(i64::MAX));
 }
 
 /// Waits until the API server responds again after an outage.

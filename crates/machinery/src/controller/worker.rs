@@ -14,7 +14,11 @@ use tracing::field::Empty;
 use tracing::{Instrument, Level, Span};
 
 use super::policy::{Failing, FailureStreak, Retries, level};
-use super::{Action, Observer, Outcome, Problem, Reconciler};
+use super::{Action, Class, Finished, Outcome, Problem, Reconciler};
+use crate::instruments::{
+    ACTIVE_WORKERS, DROPPED, FAILURES, PANICS, RECONCILE_ERRORS, RECONCILE_SECONDS, RECONCILES,
+    TERMINAL_ERRORS, TIMEOUTS,
+};
 use crate::object::ObjectKey;
 use crate::workqueue::{Backoff, Retry, WorkItem, WorkQueue};
 
@@ -32,15 +36,14 @@ pub(super) struct Core<R> {
     pub(super) queue: WorkQueue<ObjectKey>,
     pub(super) deadline: Duration,
     pub(super) retries: Retries,
-    pub(super) observer: Arc<dyn Observer>,
+    pub(super) finished: Option<Finished>,
     /// Keys whose last reconcile failed.
     pub(super) failing: Arc<Mutex<Failing>>,
     pub(super) reconciles: AtomicU64,
     pub(super) dropped: AtomicU64,
 }
 
-/// A running reconcile. Dropping it notifies the observer, so that every `started` is matched, and schedules a retry if
-/// the reconcile has no outcome.
+/// A running reconcile. Dropping it counts the outcome, and schedules a retry if there is none.
 struct Pass<'a, R: Reconciler> {
     core: &'a Core<R>,
     key: &'a ObjectKey,
@@ -78,11 +81,13 @@ impl<R: Reconciler> Core<R> {
     /// Reconciles a key, and forgets it or schedules its retry while it is still being processed.
     async fn pass(&self, taken: &WorkItem<ObjectKey>) {
         let key = taken.key();
-        if let Some(wait) = self.reconciler.held_for(key) {
+        // If this panics, the key is not delayed.
+        let held = catch_unwind(AssertUnwindSafe(|| self.reconciler.held_for(key)));
+        if let Some(wait) = held.unwrap_or_default() {
             return self.queue.requeue_after(key, wait.max(REQUEUE_AT_LEAST));
         }
         let mut pass = Pass { core: self, key, began: Instant::now(), outcome: Outcome::Dropped };
-        self.observer.started(self.name);
+        ACTIVE_WORKERS.with([self.name]).inc();
         // `catch_unwind` encloses the timeout because a reconcile can also panic while it is dropped. After a panic, only
         // the message is used.
         let bounded =
@@ -183,7 +188,32 @@ impl<R: Reconciler> Drop for Pass<'_, R> {
         };
         counter.fetch_add(1, Ordering::Relaxed);
         record(self.outcome);
-        self.core.observer.finished(self.core.name, self.key, self.outcome, self.began.elapsed());
+        count(self.core.name, self.outcome, self.began.elapsed());
+        if let Some(finished) = &self.core.finished {
+            finished(self.core.name, self.key, self.outcome);
+        }
+    }
+}
+
+/// Counts a reconcile, as controller-runtime does.
+fn count(controller: &'static str, outcome: Outcome, took: Duration) {
+    ACTIVE_WORKERS.with([controller]).dec();
+    RECONCILE_SECONDS.with([controller]).observe(took.as_secs_f64());
+    RECONCILES.with([controller, outcome.result()]).inc();
+    let (also, class) = match outcome {
+        Outcome::Success | Outcome::RequeueAfter => return,
+        Outcome::Dropped => (Some(&DROPPED), None),
+        Outcome::Failed(Class::Terminal) => (Some(&TERMINAL_ERRORS), Some(Class::Terminal)),
+        Outcome::Failed(class) => (None, Some(class)),
+        Outcome::Panicked => (Some(&PANICS), Some(Class::Transient)),
+        Outcome::TimedOut => (Some(&TIMEOUTS), Some(Class::Transient)),
+    };
+    RECONCILE_ERRORS.with([controller]).inc();
+    if let Some(series) = also {
+        series.with([controller]).inc();
+    }
+    if let Some(class) = class {
+        FAILURES.with([controller, class.as_str()]).inc();
     }
 }
 

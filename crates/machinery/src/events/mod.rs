@@ -25,13 +25,12 @@ mod wire;
 mod recorder;
 mod sink;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::identity::Identity;
 use recorder::Shared;
 
-pub use recorder::{Dropped, Observer, Occurrence, Recorder, Regarding, Type};
+pub use recorder::{Dropped, Occurrence, Recorder, Regarding, Type};
 pub use sink::Sink;
 
 /// Number of Events that can wait to be written. client-go's broadcaster has the same limit.
@@ -60,12 +59,8 @@ pub const FLUSH: Duration = Duration::from_secs(3);
 /// Creates a recorder and its sink, which must run for Events to be written. `instance` is this process's name (pod
 /// name, host name), truncated to 128 bytes. The recorder's controller is the program; see
 /// [`Recorder::for_controller`] for others.
-pub fn new(
-    program: impl Into<Identity>,
-    instance: &str,
-    observer: Arc<dyn Observer>,
-) -> (Recorder, Sink) {
+pub fn new(program: impl Into<Identity>, instance: &str) -> (Recorder, Sink) {
     let program = program.into();
-    let shared = Shared::new(program, instance, observer);
+    let shared = Shared::new(program, instance);
     (Recorder { shared: shared.clone(), controller: program.name() }, Sink::new(shared))
 }

@@ -10,6 +10,7 @@ use super::correlate::{Correlator, Group, Verdict};
 use super::text;
 use crate::clock;
 use crate::identity::Identity;
+use crate::instruments::{EVENTS_DROPPED, EVENTS_PUBLISHED};
 use crate::object::{InternedStr, ObjectKey, Resource, Uid};
 
 /// The type of an Event.
@@ -40,23 +41,6 @@ pub struct Recorder {
     pub(super) shared: Arc<Shared>,
     pub(super) controller: &'static str,
 }
-
-/// An observer of Events, implemented by the metrics. Every method has an empty default and must not block, because
-/// publishers call it.
-pub trait Observer: Send + Sync + 'static {
-    /// A new Event was accepted and will be written.
-    fn published(&self, controller: &'static str, kind: Type, reason: &'static str) {
-        let _ = (controller, kind, reason);
-    }
-
-    /// An Event was lost.
-    fn dropped(&self, why: Dropped) {
-        let _ = why;
-    }
-}
-
-/// An observer that ignores everything.
-impl Observer for () {}
 
 /// Reason for the loss of an Event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -101,7 +85,9 @@ pub(super) struct Shared {
     pub(super) correlator: Mutex<Option<Correlator>>,
     /// Notified when an Event is waiting.
     pub(super) wake: Notify,
-    pub(super) observer: Arc<dyn Observer>,
+    /// The Events that were lost.
+    #[cfg(test)]
+    pub(super) lost: Mutex<Vec<Dropped>>,
     pub(super) program: Identity,
     pub(super) instance: String,
 }
@@ -109,21 +95,53 @@ pub(super) struct Shared {
 // === impl Shared ===
 
 impl Shared {
-    pub(super) fn new(
-        program: Identity,
-        instance: &str,
-        observer: Arc<dyn Observer>,
-    ) -> Arc<Shared> {
+    pub(super) fn new(program: Identity, instance: &str) -> Arc<Shared> {
+        for why in Dropped::ALL {
+            drop(EVENTS_DROPPED.with([why.as_str()]));
+        }
         let instance = text::instance(instance);
         // Two processes with the same name (a restarted container of a pod) have different stamps.
         let correlator = Mutex::new(Some(Correlator::new(text::fingerprint(&instance))));
-        Arc::new(Shared { correlator, wake: Notify::new(), observer, program, instance })
+        Arc::new(Shared {
+            correlator,
+            wake: Notify::new(),
+            program,
+            instance,
+            #[cfg(test)]
+            lost: Mutex::default(),
+        })
+    }
+
+    /// Counts a lost Event.
+    pub(super) fn dropped(&self, why: Dropped) {
+        EVENTS_DROPPED.with([why.as_str()]).inc();
+        #[cfg(test)]
+        self.lost.lock().push(why);
     }
 }
 
-// === impl Dropped ===
+// === impl Type, Dropped ===
+
+impl Type {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Type::Normal => "Normal",
+            Type::Warning => "Warning",
+        }
+    }
+}
 
 impl Dropped {
+    const ALL: [Dropped; 7] = [
+        Dropped::QueueFull,
+        Dropped::Spam,
+        Dropped::Failed,
+        Dropped::Forbidden,
+        Dropped::NotLeading,
+        Dropped::NamespaceGone,
+        Dropped::Shutdown,
+    ];
+
     /// Returns a static word for metric labels.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -184,11 +202,12 @@ impl Recorder {
             Some(open) => open.observe(group, &note, Instant::now(), clock::now()),
             None => Verdict::Dropped(Dropped::Shutdown),
         };
-        let observer = &self.shared.observer;
         match verdict {
-            Verdict::New => observer.published(self.controller, kind, reason),
+            Verdict::New => {
+                EVENTS_PUBLISHED.with([self.controller, kind.as_str(), reason]).inc();
+            }
             Verdict::Repeated => return,
-            Verdict::Dropped(why) => return observer.dropped(why),
+            Verdict::Dropped(why) => return self.shared.dropped(why),
         }
         self.shared.wake.notify_one();
     }

@@ -149,13 +149,13 @@ fn meaning(error: &Error) -> Meaning {
     }
 }
 
-/// Reports the result of a write to the correlator, the observer and the log.
+/// Reports the result of a write to the correlator, the metrics and the log.
 fn finish(shared: &Shared, forbidden: &mut bool, (said, result): Ended) {
     let is_written = result.is_ok();
     match result {
         Ok(()) => *forbidden = false,
         Err((why, error)) => {
-            shared.observer.dropped(why);
+            shared.dropped(why);
             if why != Dropped::Forbidden {
                 tracing::debug!(?why, %error, regarding = %said.group.regarding.key,
                     reason = said.group.reason, "Event not written");
@@ -173,7 +173,7 @@ fn finish(shared: &Shared, forbidden: &mut bool, (said, result): Ended) {
 fn close(shared: &Shared) {
     let left = shared.correlator.lock().take().map_or(0, |correlator| correlator.busy());
     for _ in 0..left {
-        shared.observer.dropped(Dropped::Shutdown);
+        shared.dropped(Dropped::Shutdown);
     }
     if left > 0 {
         tracing::debug!(left, "Events were not written before the end");

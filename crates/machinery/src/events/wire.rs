@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use serde::Serialize;
 
+use super::Regarding;
 use super::correlate::Job;
-use super::{Regarding, Type};
 use crate::identity::Identity;
 use crate::object::{InternedStr, Kind, Meta, ObjectKey, Uid};
 
@@ -64,10 +64,7 @@ pub(super) fn body<'a>(job: &'a Job, program: &Identity, instance: &'a str) -> B
         event_time: micro_time(job.at),
         reporting_controller: program.event_source(group.controller),
         reporting_instance: instance,
-        r#type: match group.kind {
-            Type::Normal => "Normal",
-            Type::Warning => "Warning",
-        },
+        r#type: group.kind.as_str(),
         reason: group.reason,
         action: group.action,
         note: &job.said.note,

@@ -1,11 +1,8 @@
 //! The builder of an informer.
 
-use std::sync::Arc;
-
 use super::{BuildError, Informer};
 use crate::client::{Client, Scope};
 use crate::object::{InternedStr, Resource};
-use crate::reflector::Observer;
 use crate::store::Index;
 
 /// Builds an [`Informer`].
@@ -16,7 +13,6 @@ pub struct Builder<V> {
     pub(super) fields: Option<String>,
     pub(super) metadata_only: bool,
     pub(super) indexes: Vec<Index<V>>,
-    pub(super) observer: Arc<dyn Observer>,
 }
 
 impl<V: Resource> Builder<V> {
@@ -28,7 +24,6 @@ impl<V: Resource> Builder<V> {
             fields: None,
             metadata_only: false,
             indexes: Vec::new(),
-            observer: Arc::new(()),
         }
     }
 
@@ -70,12 +65,6 @@ impl<V: Resource> Builder<V> {
         if !self.indexes.iter().any(|known| known.is_same(&index)) {
             self.indexes.push(index);
         }
-        self
-    }
-
-    /// Sets the observer of lists, watches and errors.
-    pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
-        self.observer = observer;
         self
     }
 

@@ -115,8 +115,7 @@ impl<V: Resource> From<Builder<V>> for Informer<V> {
             let notified = handlers.clone();
             writer.on_delta(move |delta, initial| notified.notify(delta, initial));
             let namespace = scope.namespace.clone();
-            let reflector =
-                Reflector::new(builder.client.clone(), scope, writer, builder.observer.clone());
+            let reflector = Reflector::new(builder.client.clone(), scope, writer);
             stores.push((namespace.clone(), store));
             health.push((namespace, reflector.health()));
             refreshes.push(reflector.refresh());

@@ -10,9 +10,10 @@ use tokio::time::{sleep, timeout};
 use super::candidate::{Answer, Candidate, Step};
 use super::clock::Clock;
 use super::config::{Config, ConfigError};
-use super::leadership::{Leadership, Observer, Phase, Status};
+use super::leadership::{Leadership, Phase, Status};
 use super::wire::Api;
 use crate::client::{Client, Error};
+use crate::instruments::{LEADERSHIP_GAINED, MASTER_STATUS, SLOW_PATH};
 use crate::object::ObjectKey;
 
 /// Time limit for releasing the lease, which usually takes one request. After that, the lease is left to expire.
@@ -28,7 +29,6 @@ pub struct Elector {
     lease: ObjectKey,
     candidate: Candidate,
     clock: Arc<dyn Clock>,
-    observer: Arc<dyn Observer>,
     leadership: Leadership,
     /// The reason of the last failed request; for humans.
     problem: Option<String>,
@@ -52,9 +52,11 @@ pub fn new(
     host: &str,
     config: Config,
     clock: Arc<dyn Clock>,
-    observer: Arc<dyn Observer>,
 ) -> Result<(Leadership, Elector), ConfigError> {
     config.validate()?;
+    let name = || lease.name().to_string();
+    MASTER_STATUS.with([name()]).set(0);
+    drop((SLOW_PATH.with([name()]), LEADERSHIP_GAINED.with([name()])));
     let identity = format!("{host}_{:032x}", fastrand::u128(..));
     let leadership = Leadership::new(clock.clone(), config.in_flight);
     let candidate = Candidate::new(config, identity, Rng::new());
@@ -62,7 +64,6 @@ pub fn new(
         lease,
         candidate,
         clock,
-        observer,
         leadership: leadership.clone(),
         problem: None,
         failing: None,
@@ -137,10 +138,15 @@ impl Elector {
         self.leadership.permit_until(until);
     }
 
+    /// Returns the label in metrics.
+    fn name(&self) -> String {
+        self.lease.name().to_string()
+    }
+
     fn answered(&mut self, answer: Answer, error: Option<Error>) {
         let failed = matches!(answer, Answer::Failed { .. });
         if self.candidate.answered(self.clock.now(), answer) {
-            self.observer.slow_path(self.lease.name());
+            SLOW_PATH.with([self.name()]).inc();
         }
         self.permit();
         let error = error.filter(|_| failed);
@@ -202,7 +208,8 @@ impl Elector {
             Phase::Standby => tracing::info!(%lease, holder, "This process no longer leads"),
         }
         if (before == Phase::Leading) != permitted {
-            self.observer.leading(self.lease.name(), permitted);
+            MASTER_STATUS.with([self.name()]).set(i64::from(permitted));
+            LEADERSHIP_GAINED.with([self.name()]).inc_by(u64::from(permitted));
         }
     }
 

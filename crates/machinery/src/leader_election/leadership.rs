@@ -37,22 +37,6 @@ pub struct Status {
     pub is_known: bool,
 }
 
-/// An observer of leadership, for metrics. Every method has an empty default and must not block.
-pub trait Observer: Send + Sync + 'static {
-    /// This process has begun or ceased to lead. `lease` is the name of the Lease.
-    fn leading(&self, lease: &str, leads: bool) {
-        let _ = (lease, leads);
-    }
-
-    /// The holder's renewal met a conflict, so the holder must read the Lease first.
-    fn slow_path(&self, lease: &str) {
-        let _ = lease;
-    }
-}
-
-/// An observer that ignores everything.
-impl Observer for () {}
-
 /// A handle that reports whether this process can write now. Cheap to clone and to call.
 #[derive(Clone)]
 pub struct Leadership {

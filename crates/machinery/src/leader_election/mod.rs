@@ -60,4 +60,4 @@ mod elector;
 pub use clock::{Boottime, Clock};
 pub use config::{Config, ConfigError};
 pub use elector::{Elector, new};
-pub use leadership::{Leadership, Observer, Phase, Status};
+pub use leadership::{Leadership, Phase, Status};

@@ -132,7 +132,7 @@ impl<V: Resource> ControllerBuilder<V> {
         self
     }
 
-    /// Changes its options. The manager sets `connectivity`, and replaces observers that are `None` with its metrics.
+    /// Changes its options. The manager sets `connectivity`.
     pub fn options(mut self, change: impl FnOnce(&mut Options) + Send + 'static) -> Self {
         self.options.push(Box::new(change));
         self
@@ -443,7 +443,8 @@ impl<V: Resource> ControllerBuilder<V> {
             };
             let mut all = shared.options.clone();
             self.options.into_iter().for_each(|change| change(&mut all));
-            let controller = Controller::new(name, function, shared.observed(name, all));
+            let connectivity = Some(shared.client.connectivity().clone());
+            let controller = Controller::new(name, function, Options { connectivity, ..all });
             let handle = controller.handle();
             // Until the term begins.
             handle.queue().shut_down();
@@ -503,7 +504,6 @@ impl<V: Resource> ControllerBuilder<V> {
             namespaces: manager.namespaces,
             options: manager.defaults,
             lead: Default::default(),
-            #[cfg(feature = "metrics")]
             observed: manager.observed,
         };
         let (informers, _) = manager.declarations.build(&shared, &mut Program::new());

@@ -145,9 +145,6 @@ impl<V: Resource> AnyDeclaration for Declaration<V> {
         if V::kind().namespaced {
             builder = builder.namespaces(shared.namespaces.iter().cloned());
         }
-        if let Some(observer) = shared.reflector_observer() {
-            builder = builder.observer(observer);
-        }
         let informer = self.0.into_iter().fold(builder, |builder, adjust| adjust(builder)).build();
         shared.watch_informer(&informer);
         program.run_informer(&informer);

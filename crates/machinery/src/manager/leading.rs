@@ -66,7 +66,6 @@ impl Manager {
     /// Returns the election, and the client options for everything else: each write needs permission. The election
     /// has its own connections, so that renewals do not queue behind other requests. After an outage, the first
     /// client with a response notifies the other.
-    #[cfg_attr(not(feature = "metrics"), allow(clippy::redundant_clone))]
     pub(super) fn election(
         &self,
         host: &str,
@@ -75,27 +74,12 @@ impl Manager {
         let mut gated = self.client.clone();
         let Some(lease) = &self.lease else { return Ok((Election(None), gated)) };
         let key = lease.key(&self.namespaces).map_err(|fault| Error::Wiring(vec![fault]))?;
-        let (clock, observer) = (Arc::new(Boottime), self.lease_observer());
         let (leadership, elector) =
-            leader_election::new(key.clone(), host, lease.config.clone(), clock, observer)?;
-        #[cfg(feature = "metrics")]
-        self.observed.watch_lease(key.name(), &leadership);
+            leader_election::new(key, host, lease.config.clone(), Arc::new(Boottime))?;
+        self.observed.watch_lease(&leadership);
         gated.gate = Arc::new(leadership.clone());
         let ungated = connect(self.client.clone());
         Ok((Election(Some((leadership, elector, ungated))), gated))
-    }
-
-    #[cfg(feature = "metrics")]
-    fn lease_observer(&self) -> Arc<dyn leader_election::Observer> {
-        match &self.observed.metrics {
-            Some(metrics) => metrics.clone(),
-            None => Arc::new(()),
-        }
-    }
-
-    #[cfg(not(feature = "metrics"))]
-    fn lease_observer(&self) -> Arc<dyn leader_election::Observer> {
-        Arc::new(())
     }
 }
 

@@ -47,7 +47,6 @@ mod status;
 mod writes;
 mod conditions;
 mod leading;
-#[cfg(feature = "metrics")]
 mod observed;
 #[cfg(feature = "metrics")]
 mod serve;
@@ -77,17 +76,11 @@ use kinds::{Declarations, Informers};
 use leading::Lead;
 
 use crate::client::{self, Client};
-#[cfg(not(feature = "metrics"))]
-use crate::controller::Handle;
 use crate::controller::{Options, Program, ProgramError};
 use crate::events::{self, Recorder};
 use crate::identity::Identity;
 use crate::informer;
-#[cfg(not(feature = "metrics"))]
-use crate::informer::Informer;
 use crate::object::{InternedStr, Resource};
-#[cfg(not(feature = "metrics"))]
-use crate::reflector;
 use crate::shutdown::Shutdown;
 
 /// A manager, which wires and runs controllers. Create one, add controllers, and run it.
@@ -106,7 +99,6 @@ pub struct Manager {
     faults: Vec<WiringError>,
     instance: Option<String>,
     lease: Option<Lease>,
-    #[cfg(feature = "metrics")]
     observed: observed::Observed,
 }
 
@@ -161,7 +153,6 @@ struct Shared {
     /// Options of all controllers.
     options: Options,
     lead: Lead,
-    #[cfg(feature = "metrics")]
     observed: observed::Observed,
 }
 
@@ -186,7 +177,6 @@ impl Manager {
             faults: Vec::new(),
             instance: None,
             lease: None,
-            #[cfg(feature = "metrics")]
             observed: observed::Observed::default(),
         }
     }
@@ -214,14 +204,9 @@ impl Manager {
         self
     }
 
-    /// Changes the options of the client. With leader election, the lease is its gate. With [`Manager::metrics`], these
-    /// are its observer.
+    /// Changes the options of the client. With leader election, the lease is its gate.
     pub fn client(mut self, change: impl FnOnce(&mut client::Options)) -> Manager {
         change(&mut self.client);
-        #[cfg(feature = "metrics")]
-        if let Some(metrics) = self.observed.metrics.clone() {
-            return self.metrics(metrics);
-        }
         self
     }
 
@@ -346,12 +331,12 @@ impl Manager {
         let identity = self.client.identity;
         let (election, gated) = self.election(&host, &connect)?;
         let client = connect(gated);
-        let (recorder, sink) = events::new(identity, &host, self.events_observer());
+        let (recorder, sink) = events::new(identity, &host);
         let mut program = Program::new();
         #[cfg(feature = "metrics")]
-        {
+        if let Some(serve) = &self.observed.serve {
             let reviews = || connect(self.client.clone());
-            program = self.observed.serve(program, reviews).await?;
+            program = serve.add_to(program, reviews, &self.observed).await?;
         }
         let shared = Shared {
             client: client.clone(),
@@ -359,7 +344,6 @@ impl Manager {
             namespaces: self.namespaces,
             options: self.defaults,
             lead: election.lead(),
-            #[cfg(feature = "metrics")]
             observed: self.observed,
         };
         let (informers, mut faults) = self.declarations.build(&shared, &mut program);
@@ -444,29 +428,6 @@ impl Shared {
             filters,
             lost_children: Arc::default(),
         }
-    }
-}
-
-/// Without the feature `metrics`, only the observers in the options are used.
-#[cfg(not(feature = "metrics"))]
-impl Manager {
-    fn events_observer(&self) -> Arc<dyn events::Observer> {
-        Arc::new(())
-    }
-}
-
-#[cfg(not(feature = "metrics"))]
-impl Shared {
-    fn reflector_observer(&self) -> Option<Arc<dyn reflector::Observer>> {
-        None
-    }
-
-    fn watch_informer<V: Resource>(&self, _: &Informer<V>) {}
-
-    fn watch_queue(&self, _: &'static str, _: &Handle) {}
-
-    fn observed(&self, _: &'static str, options: Options) -> Options {
-        Options { connectivity: Some(self.client.connectivity().clone()), ..options }
     }
 }
 

@@ -2,30 +2,30 @@
 
 use std::sync::Arc;
 
-use super::{Error, Manager, Serve, Shared};
-use crate::client::Client;
-use crate::controller::{Handle, Options, Program};
-use crate::events;
+#[cfg(feature = "metrics")]
+use super::serve::Serve;
+use super::{Manager, Shared};
+use crate::controller::Handle;
 use crate::informer::Informer;
 use crate::leader_election::{Leadership, Phase};
 use crate::metrics::{Checks, Metrics};
 use crate::object::Resource;
-use crate::reflector::{self, State};
+use crate::reflector::State;
 
-/// Observers of the parts.
+/// Metrics and checks of the parts.
 #[derive(Clone, Default)]
 pub(super) struct Observed {
     pub(super) metrics: Option<Arc<Metrics>>,
-    ready: Checks,
+    pub(super) ready: Checks,
+    #[cfg(feature = "metrics")]
     pub(super) serve: Option<Serve>,
 }
 
 // === impl Manager ===
 
 impl Manager {
-    /// Records requests, lists and watches, queues, reconciles, Events and the lease in `metrics`.
+    /// Serves these metrics. They read the queues and the informers of this manager at each scrape.
     pub fn metrics(mut self, metrics: Arc<Metrics>) -> Manager {
-        self.client.observer = metrics.clone();
         self.observed.metrics = Some(metrics);
         self
     }
@@ -36,37 +36,13 @@ impl Manager {
         self.observed.ready = ready;
         self
     }
-
-    pub(super) fn events_observer(&self) -> Arc<dyn events::Observer> {
-        match &self.observed.metrics {
-            Some(metrics) => metrics.clone(),
-            None => Arc::new(()),
-        }
-    }
 }
 
 // === impl Observed ===
 
 impl Observed {
-    /// Adds the servers to `program`, if there are any.
-    pub(super) async fn serve(
-        &self,
-        program: Program,
-        connect: impl Fn() -> Client,
-    ) -> Result<Program, Error> {
-        match self.serve.clone() {
-            None => Ok(program),
-            Some(serve) => {
-                serve.add_to(program, connect, self.metrics.clone(), self.ready.clone()).await
-            }
-        }
-    }
-
-    /// Adds the metrics and the readiness check of a lease.
-    pub(super) fn watch_lease(&self, name: &str, leadership: &Leadership) {
-        if let Some(metrics) = &self.metrics {
-            metrics.watch_lease(name);
-        }
+    /// Adds the readiness check of a lease.
+    pub(super) fn watch_lease(&self, leadership: &Leadership) {
         let leadership = leadership.clone();
         self.ready.add("lease", move || {
             let status = leadership.status();
@@ -93,10 +69,6 @@ impl Observed {
 // === impl Shared ===
 
 impl Shared {
-    pub(super) fn reflector_observer(&self) -> Option<Arc<dyn reflector::Observer>> {
-        self.observed.metrics.clone().map(|metrics| metrics as Arc<_>)
-    }
-
     /// Adds the metrics and the readiness check of an informer. If one namespace is live, namespaces that the account
     /// cannot list do not fail the check, because the others are reconciled.
     pub(super) fn watch_informer<V: Resource>(&self, informer: &Informer<V>) {
@@ -129,16 +101,6 @@ impl Shared {
             metrics.watch_queue(name, handle.queue());
         }
     }
-
-    /// Returns the options of a controller with the manager's observers.
-    pub(super) fn observed(&self, name: &'static str, mut options: Options) -> Options {
-        options.connectivity = Some(self.client.connectivity().clone());
-        if let Some(metrics) = &self.observed.metrics {
-            options.observer.get_or_insert_with(|| metrics.clone());
-            options.queue_observer.get_or_insert_with(|| Arc::new(metrics.queue_observer(name)));
-        }
-        options
-    }
 }
 
 #[cfg(test)]
@@ -149,7 +111,7 @@ mod tests {
     fn a_process_is_ready_once_it_knows_who_leads() {
         let observed = Observed::default();
         let leadership = Leadership::of_tests();
-        observed.watch_lease("foo", &leadership);
+        observed.watch_lease(&leadership);
         let lease = || observed.ready.one("lease").expect("there is such a check");
         assert!(lease().text.contains("the lease was not read yet"), "{}", lease().text);
         for permitted in [false, true] {

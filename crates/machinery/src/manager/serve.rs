@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 
+use super::observed::Observed;
 use super::{Error, Manager};
 use crate::client::Client;
 use crate::controller::Program;
@@ -68,19 +69,19 @@ impl Serve {
     /// Adds the servers to `program`. `connect` creates a client that does not require leadership, because every
     /// process serves metrics.
     pub(super) async fn add_to(
-        self,
+        &self,
         mut program: Program,
         connect: impl Fn() -> Client,
-        metrics: Option<Arc<Metrics>>,
-        ready: Checks,
+        observed: &Observed,
     ) -> Result<Program, Error> {
         if let Some(address) = self.health {
             let health = Checks::default();
             health.add("ping", || Ok(String::new()));
-            let routes = Routes { health: Some(health), ready: Some(ready), metrics: None };
+            let routes =
+                Routes { health: Some(health), ready: Some(observed.ready.clone()), metrics: None };
             program = listen(program, "health", address, routes, None).await?;
         }
-        if let Some((address, metrics)) = self.metrics.zip(metrics) {
+        if let Some((address, metrics)) = self.metrics.zip(observed.metrics.clone()) {
             let (tls, access) = match (self.is_secure, &self.certificate) {
                 (false, _) => (None, Access::Open),
                 (true, certificate) => {
@@ -113,7 +114,7 @@ impl Manager {
         }
         let identity = &self.client.identity;
         let version = Some(identity.version).filter(|it| !it.is_empty()).unwrap_or("unknown");
-        let metrics = Metrics::new(identity, "", &Build { version, revision: "unknown" });
+        let metrics = Metrics::new(identity, &Build { version, revision: "unknown" });
         self.metrics(metrics)
     }
 }

@@ -153,11 +153,10 @@ async fn a_change_of_an_informer_that_no_controller_reads_is_refused() {
     assert!(why.contains("Secret, which no controller declares"), "{why}");
 }
 
-#[cfg(feature = "metrics")]
 #[tokio::test]
 async fn two_views_of_a_kind_have_one_series_and_two_checks() {
     let build = crate::metrics::Build { version: "1", revision: "a" };
-    let metrics = crate::metrics::Metrics::new(&"test".into(), "", &build);
+    let metrics = crate::metrics::Metrics::new(&"test".into(), &build);
     let ready = crate::metrics::Checks::default();
     let manager = Manager::new("test").metrics(metrics.clone()).readiness(ready.clone());
     let manager = manager.controller::<Site>().reads::<SiteName>().reconcile(nothing);
@@ -207,9 +206,8 @@ async fn reading_an_undeclared_view_fails_and_names_the_missing_line() {
         .await;
 }
 
-#[cfg(feature = "metrics")]
 #[tokio::test(start_paused = true)]
-async fn metrics_count_the_reconciles_of_a_controller_that_was_added_before_them() {
+async fn metrics_count_reconciles_and_read_the_queue() {
     let server = Server::default();
     server.put("/apis/example.com/v1/namespaces/ns/sites/a", json!({}));
     let (sender, mut begun) = tokio::sync::mpsc::unbounded_channel();
@@ -218,13 +216,20 @@ async fn metrics_count_the_reconciles_of_a_controller_that_was_added_before_them
         async { Ok::<_, Problem>(Action::Done) }
     };
     let build = crate::metrics::Build { version: "1", revision: "a" };
-    let metrics = crate::metrics::Metrics::new(&"test".into(), "", &build);
-    let manager = Manager::new("test").controller::<Site>().reconcile(reconcile);
+    let metrics = crate::metrics::Metrics::new(&"test".into(), &build);
+    // All managers of the process count in the same metrics.
+    let manager = Manager::new("test").controller::<Site>().named("counted").reconcile(reconcile);
     let manager = manager.metrics(metrics.clone());
     server.run(manager, async move { begun.recv().await.unwrap() }).await;
     let text = metrics.encode();
-    let counted = "controller_runtime_reconcile_total{controller=\"site\",result=\"success\"} 1";
-    assert!(text.contains(counted), "{text}");
+    for counted in [
+        "controller_runtime_reconcile_total{controller=\"counted\",result=\"success\"} 1",
+        "controller_runtime_active_workers{controller=\"counted\"} 0",
+        "workqueue_queue_duration_seconds_count{name=\"counted\",controller=\"counted\"} 1",
+        "workqueue_adds_total{name=\"counted\",controller=\"counted\"} 1",
+    ] {
+        assert!(text.contains(counted), "{counted}: {text}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -307,13 +312,12 @@ async fn another_controllers_status_does_not_enqueue_a_filtering_controller() {
         .await;
 }
 
-#[cfg(feature = "metrics")]
 #[test]
 fn the_program_can_add_its_own_metrics() {
     let build = crate::metrics::Build { version: "1", revision: "a" };
     let announced = prometheus_client::metrics::counter::Counter::<u64>::default();
     announced.inc();
-    let metrics = crate::metrics::Metrics::with(&"test".into(), "", &build, |registry| {
+    let metrics = crate::metrics::Metrics::with(&"test".into(), &build, |registry| {
         registry.register("websites_announced", "Websites announced", announced.clone());
     });
     let text = metrics.encode();
@@ -572,7 +576,7 @@ fn context_of(
     server: &Server,
     declare: impl FnOnce(ControllerBuilder<Site>) -> ControllerBuilder<Site>,
 ) -> Context<Site> {
-    let (recorder, _) = events::new("test", "here", Arc::new(()));
+    let (recorder, _) = events::new("test", "here");
     let site = server.find(SITE).unwrap_or_else(|| server.put(SITE, json!({})));
     let controller = Manager::new("test").controller::<Site>().owns::<Child>().publish_writes();
     let controller = declare(controller);
@@ -840,7 +844,7 @@ async fn objects_that_another_controller_applied_are_not_pruned() {
 
 /// The context of a Node, which is not in a namespace and owns children.
 fn context_of_node(server: &Server) -> Context<Node> {
-    let (recorder, _) = events::new("test", "here", Arc::new(()));
+    let (recorder, _) = events::new("test", "here");
     let controller = Manager::new("test").controller::<Node>().owns::<Child>();
     let client = server.client(client::Options::new("test".into()));
     let node = json!({"metadata": {"name": "n", "resourceVersion": "1",

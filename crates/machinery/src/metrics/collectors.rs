@@ -14,8 +14,8 @@ use rustix::process::getrlimit;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::time::Instant;
 
-use super::series::full_name;
 use crate::informer::Informer;
+use crate::instruments::full_name;
 use crate::object::Resource;
 use crate::reflector::{Health, State};
 use crate::workqueue::{Key, Priority, WorkQueue};

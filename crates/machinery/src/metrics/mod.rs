@@ -8,29 +8,31 @@
 //! - The format is Prometheus text 0.0.4, which every scraper reads.
 //! - No label contains an object name or a namespace. The number of series does not depend on the number of objects,
 //!   and a scrape does not reveal which objects exist in the cluster.
-//! - An observation costs short locks, atomics and temporary memory for a few labels. Current values, such as queue
-//!   lengths, are read at the scrape instead.
+//! - The modules count where something happens. Current values, such as queue lengths, are read at the scrape.
 //! - The server accepts GET and HEAD only, reads no body, and limits headers, connections and their lifetime. A scrape
 //!   that hangs delays no other.
 //! - Optionally, metrics are served only over TLS 1.3, with certificates that can be renewed while in use, and only to
 //!   users whom the API server authorizes ([`Reviews`]). Tokens are not stored.
 //! - [`Checks`] report the problem of each failed check, and the time since it fails.
 
-mod series;
-mod observers;
 mod collectors;
 mod registry;
 mod checks;
-mod review;
-mod tls;
 mod text;
+#[cfg(feature = "metrics")]
+mod review;
+#[cfg(feature = "metrics")]
+mod tls;
+#[cfg(feature = "metrics")]
 mod server;
 
 pub use checks::{Checks, Report};
-pub use observers::QueueObserver;
 /// The library for your own metrics ([`Metrics::with`]).
 pub use prometheus_client;
 pub use registry::{Build, Metrics};
+#[cfg(feature = "metrics")]
 pub use review::{Access, Reviews};
+#[cfg(feature = "metrics")]
 pub use server::{Limits, Routes, Server};
+#[cfg(feature = "metrics")]
 pub use tls::{Tls, TlsError};

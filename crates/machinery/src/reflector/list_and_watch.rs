@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::ops::Range;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -15,10 +14,13 @@ use super::limits::{
     GRACE, IDLE, NOT_SERVED, PAGE, RETURNED, REWOUND, SHORT, STREAM_PER_OBJECT, STREAM_PROGRESS,
     STREAM_RETRY, STREAM_TIMEOUT, STREAM_TOTAL, STREAMS_CUT, STUCK, TIMEOUT,
 };
-use super::observer::Observer;
 use super::position::{Position, ResourceVersionRegressed};
 use super::sink::StoreSink;
 use crate::client::{Client, Page, Scope, Watch, WatchEvent, WatchFrom};
+use crate::instruments::{
+    LIST_FAILURES, LIST_ITEMS, LIST_SECONDS, LISTS, SHORT_WATCHES, UNDECODABLE, WATCH_ITEMS,
+    WATCH_SECONDS, WATCHES,
+};
 use crate::object::{Resource, ResourceVersion};
 use crate::shutdown::Shutdown;
 use crate::store::Writer;
@@ -29,7 +31,6 @@ pub struct Reflector<V> {
     scope: Scope,
     sink: StoreSink<V>,
     health: HealthReporter,
-    observer: Arc<dyn Observer>,
     refresh: Refresh,
     /// The refresh that the next complete list serves.
     serving: u64,
@@ -94,26 +95,20 @@ struct Open<V: Resource> {
     items: u64,
     /// True if this watch has moved `held`.
     progressed: bool,
-    observer: Arc<dyn Observer>,
 }
 
 impl<V: Resource> Reflector<V> {
     /// Creates a reflector without starting it.
-    pub fn new(
-        client: Client,
-        scope: Scope,
-        writer: Writer<V>,
-        observer: Arc<dyn Observer>,
-    ) -> Reflector<V> {
+    pub fn new(client: Client, scope: Scope, writer: Writer<V>) -> Reflector<V> {
+        export(&V::kind().resource());
         let now = Instant::now();
         let health = HealthHandle::new(now);
         let hints = client.identity().remedies();
         Reflector {
-            sink: StoreSink::new(writer, observer.clone(), health.clone()),
+            sink: StoreSink::new(writer, health.clone()),
             health: HealthReporter::new(V::kind(), scope.namespace.clone(), health, hints),
             client,
             scope,
-            observer,
             refresh: Refresh { wanted: watch::Sender::new(0), done: watch::Sender::new(0) },
             serving: 0,
             due: None,
@@ -387,9 +382,9 @@ impl<V: Resource> Reflector<V> {
     async fn open(&self, from: &WatchFrom) -> Result<Open<V>, Failure> {
         let opened = self.client.watch::<V>(&self.scope, from).await;
         let watch = opened.map_err(|error| Failure::from(&error))?;
-        let observer = self.observer.clone();
-        observer.watch_opened(&V::kind());
-        Ok(Open { watch, began: Instant::now(), items: 0, progressed: false, observer })
+        WATCHES.with([V::kind().resource()]).inc();
+        let (began, items, progressed) = (Instant::now(), 0, false);
+        Ok(Open { watch, began, items, progressed })
     }
 
     /// Applies what a watch delivers, until it ends or is silent for too long.
@@ -421,7 +416,7 @@ impl<V: Resource> Reflector<V> {
                     return Ok(Next::Watch);
                 }
                 Ok(None) => {
-                    self.observer.short_watch(&V::kind());
+                    SHORT_WATCHES.with([V::kind().resource()]).inc();
                     let why = "the API server ends every watch at once";
                     return Err(Failure::new(Class::Internal, why));
                 }
@@ -612,6 +607,16 @@ impl<V: Resource> Reflector<V> {
     }
 }
 
+/// Exports the metrics of a kind as 0 instead of omitting them.
+fn export(resource: &str) {
+    for series in [&LISTS, &WATCHES, &SHORT_WATCHES, &LIST_FAILURES, &UNDECODABLE] {
+        drop(series.with([resource.to_owned()]));
+    }
+    for series in [&LIST_ITEMS, &WATCH_ITEMS, &LIST_SECONDS, &WATCH_SECONDS] {
+        drop(series.with([resource.to_owned()]));
+    }
+}
+
 fn random(seconds: Range<u64>) -> Duration {
     Duration::from_secs(fastrand::u64(seconds))
 }
@@ -641,7 +646,9 @@ impl Refresh {
 
 impl<V: Resource> Drop for Open<V> {
     fn drop(&mut self) {
-        self.observer.watch_ended(&V::kind(), self.began.elapsed(), self.items);
+        let resource = V::kind().resource();
+        WATCH_SECONDS.with([resource.clone()]).observe(self.began.elapsed().as_secs_f64());
+        WATCH_ITEMS.with([resource]).observe(self.items as f64);
     }
 }
 

@@ -42,11 +42,9 @@ mod limits;
 mod position;
 mod failure;
 mod health;
-mod observer;
 mod sink;
 mod list_and_watch;
 
 pub use health::{Health, HealthHandle, State};
 pub use list_and_watch::{Reflector, Refresh};
-pub use observer::Observer;
 pub use position::ResourceVersionRegressed;

@@ -1,13 +1,11 @@
 //! The path from responses into the store.
 
-use std::sync::Arc;
-
 use hashbrown::HashSet;
 use tokio::time::Instant;
 
 use super::health::HealthHandle;
-use super::observer::Observer;
 use crate::client::{Undecodable, WatchEvent};
+use crate::instruments::{LIST_FAILURES, LIST_ITEMS, LIST_SECONDS, LISTS, UNDECODABLE};
 use crate::object::{Kind, ObjectKey, Resource, ResourceVersion};
 use crate::store::Writer;
 
@@ -18,7 +16,6 @@ const MOST: usize = 10_000;
 pub(super) struct StoreSink<V> {
     writer: Writer<V>,
     quarantine: Quarantine,
-    observer: Arc<dyn Observer>,
     health: HealthHandle,
     kind: Kind,
     /// Number of objects staged since `began`.
@@ -36,15 +33,10 @@ struct Quarantine {
 }
 
 impl<V: Resource> StoreSink<V> {
-    pub(super) fn new(
-        writer: Writer<V>,
-        observer: Arc<dyn Observer>,
-        health: HealthHandle,
-    ) -> StoreSink<V> {
+    pub(super) fn new(writer: Writer<V>, health: HealthHandle) -> StoreSink<V> {
         StoreSink {
             writer,
             quarantine: Quarantine::default(),
-            observer,
             health,
             kind: V::kind(),
             items: 0,
@@ -58,7 +50,7 @@ impl<V: Resource> StoreSink<V> {
         self.began = Instant::now();
         self.quarantine.begin();
         self.writer.begin();
-        self.observer.list_began(&self.kind);
+        LISTS.with([self.kind.resource()]).inc();
     }
 
     /// Stages an item of a list.
@@ -141,13 +133,14 @@ impl<V: Resource> StoreSink<V> {
         self.quarantine.commit();
         self.count_quarantined();
         self.health.update(|health| health.synced = true);
-        self.observer.listed(&self.kind, self.items, self.began.elapsed());
+        LIST_SECONDS.with([self.kind.resource()]).observe(self.began.elapsed().as_secs_f64());
+        LIST_ITEMS.with([self.kind.resource()]).observe(self.items as f64);
     }
 
     /// Discards the list.
     pub(super) fn abandon(&mut self) {
         self.writer.abandon();
-        self.observer.list_failed(&self.kind);
+        LIST_FAILURES.with([self.kind.resource()]).inc();
     }
 
     fn heal(&mut self, key: &ObjectKey) {
@@ -162,7 +155,7 @@ impl<V: Resource> StoreSink<V> {
         if self.quarantine.put(key.clone(), staging) {
             let resource = self.kind.resource();
             tracing::warn!("{resource} {key} cannot be decoded and stays as it was: {why}");
-            self.observer.decode_error(&self.kind, &key, &why);
+            UNDECODABLE.with([resource]).inc();
         }
         self.count_quarantined();
     }
@@ -207,6 +200,8 @@ impl Quarantine {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use serde_json::{Value, json};
 
     use super::*;
@@ -241,7 +236,7 @@ mod tests {
             });
         });
         let health = HealthHandle::new(Instant::now());
-        let mut feed = StoreSink::new(writer, Arc::new(()), health.clone());
+        let mut feed = StoreSink::new(writer, health.clone());
         let meta: Value = json!({
             "name": "it", "namespace": "ns", "uid": uid(1), "resourceVersion": "5",
         });

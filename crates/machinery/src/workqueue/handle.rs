@@ -13,13 +13,15 @@ use std::task::Poll;
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
+use prometheus_client::metrics::histogram::Histogram;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use super::backoff::{Limits, Retry};
 use super::key::{Key, Priority};
-use super::observer::{Observer, Snapshot};
 use super::queue::{Nanos, Next, Queue};
+use super::snapshot::Snapshot;
+use crate::instruments::{QUEUE_SECONDS, WORK_SECONDS};
 
 /// Number of pauses of a thread that finds the lock taken; 0.1 to 0.2 ms in total.
 const PAUSES: u32 = 5;
@@ -39,7 +41,13 @@ struct Shared<K: Key> {
     wake: Notify,
     /// tokio's clock, so that paused time covers the queue.
     created: Instant,
-    observer: Box<dyn Observer>,
+    times: Option<Times>,
+}
+
+/// The histograms of a queue. As in controller-runtime, both labels have the controller's name.
+struct Times {
+    queued: Histogram,
+    worked: Histogram,
 }
 
 /// A value with its own pair of cache lines, because processors fetch lines in pairs: threads that wait for the lock do
@@ -85,24 +93,30 @@ struct Waiting<'a, K: Key> {
 // === impl WorkQueue ===
 
 impl<K: Key> WorkQueue<K> {
-    /// Creates an empty queue with the default limits and no observer.
+    /// Creates an empty queue with the default limits.
     pub fn new() -> WorkQueue<K> {
-        WorkQueue::with(Limits::default(), ())
+        WorkQueue::with(Limits::default())
     }
 
     /// Creates an empty queue. Any number of workers can get keys of one tenant.
-    pub fn with(limits: Limits, observer: impl Observer) -> WorkQueue<K> {
-        WorkQueue::with_workers(usize::MAX, limits, observer)
+    pub fn with(limits: Limits) -> WorkQueue<K> {
+        WorkQueue::build(Queue::new(limits, usize::MAX), None)
     }
 
-    /// Creates an empty queue for this many workers. While another tenant waits, one tenant gets at most half of them.
-    pub fn with_workers(workers: usize, limits: Limits, observer: impl Observer) -> WorkQueue<K> {
-        let state = State { queue: Queue::new(limits, workers), waiting: 0 };
+    /// Creates an empty queue for this many workers of the controller `name`. While another tenant waits, one tenant
+    /// gets at most half of them. The metrics count how long keys wait and are processed.
+    pub fn with_workers(name: &'static str, workers: usize, limits: Limits) -> WorkQueue<K> {
+        let times =
+            Times { queued: QUEUE_SECONDS.with([name; 2]), worked: WORK_SECONDS.with([name; 2]) };
+        WorkQueue::build(Queue::new(limits, workers), Some(times))
+    }
+
+    fn build(queue: Queue<K>, times: Option<Times>) -> WorkQueue<K> {
         let shared = Shared {
-            state: Aligned(Mutex::new(state)),
+            state: Aligned(Mutex::new(State { queue, waiting: 0 })),
             wake: Notify::new(),
             created: Instant::now(),
-            observer: Box::new(observer),
+            times,
         };
         WorkQueue { shared: Arc::new(shared) }
     }
@@ -177,7 +191,9 @@ impl<K: Key> WorkQueue<K> {
                     continue;
                 }
             };
-            self.shared.observer.dequeued(item.priority, waited);
+            if let Some(times) = &self.shared.times {
+                times.queued.observe(waited.as_secs_f64());
+            }
             item.has_begun = true;
             return Some(item);
         }
@@ -218,10 +234,18 @@ impl<K: Key> WorkQueue<K> {
         if wakes {
             self.shared.wake.notify_one();
         }
-        // Without the lock: dropping the key and the observer must not delay others.
+        // Without the lock: dropping the key must not delay others.
         drop(before);
-        worked.into_iter().for_each(|worked| self.shared.observer.done(worked));
+        if let Some(worked) = worked {
+            self.worked(worked);
+        }
         found
+    }
+
+    fn worked(&self, worked: Duration) {
+        if let Some(times) = &self.shared.times {
+            times.worked.observe(worked.as_secs_f64());
+        }
     }
 
     /// Waits until this worker is woken or the deadline has passed.
@@ -383,7 +407,7 @@ impl<K: Key> Drop for WorkItem<K> {
         let Some(queue) = self.queue.take() else { return };
         if self.has_begun {
             let worked = queue.change(|queue, now| queue.done(now, self.id));
-            queue.shared.observer.done(worked);
+            queue.worked(worked);
         } else {
             queue.change(|queue, now| queue.put_back(now, self.id));
         }

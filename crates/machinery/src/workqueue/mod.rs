@@ -26,14 +26,14 @@
 
 mod key;
 mod backoff;
-mod observer;
+mod snapshot;
 mod queue;
 mod handle;
 
 pub use backoff::{Backoff, Limits, Retry};
 pub use handle::{WorkItem, WorkQueue};
 pub use key::{Key, Priority};
-pub use observer::{Observer, Snapshot};
+pub use snapshot::Snapshot;
 
 #[cfg(test)]
 mod tests;

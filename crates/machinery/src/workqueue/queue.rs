@@ -28,7 +28,7 @@ use slab::Slab;
 
 use super::backoff::{Limits, Retry};
 use super::key::{Key, Priority};
-use super::observer::Snapshot;
+use super::snapshot::Snapshot;
 
 /// Nanoseconds since the queue was created: enough for 584 years.
 pub(super) type Nanos = u64;

@@ -8,6 +8,7 @@ mod sockets;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream;
@@ -20,8 +21,7 @@ use tower::service_fn;
 
 use super::*;
 use crate::client::{
-    Deletion, DryRun, DryWrite, Observer, Page, Preconditions, Scope, Watch, WatchEvent, WatchFrom,
-    WriteGate,
+    Deletion, DryRun, DryWrite, Page, Preconditions, Scope, Watch, WatchEvent, WatchFrom, WriteGate,
 };
 use crate::identity::Identity;
 use crate::object::{Meta, Object, ResourceVersion, Uid};
@@ -34,6 +34,14 @@ struct Thing {
 }
 
 crate::view!(Thing: Kind::namespaced("g", "v1", "Thing", "things"));
+
+/// A kind that one test uses.
+#[derive(Debug, Deserialize)]
+struct Widget {
+    metadata: Meta,
+}
+
+crate::view!(Widget: Kind::namespaced("example.com", "v1", "Widget", "widgets"));
 
 const PROGRAM: Identity = Identity::new("website", "example.com").version("1.2.3");
 

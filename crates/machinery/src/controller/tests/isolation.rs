@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
 use super::{
-    Class, Controller, Does, MS, ObjectKey, Observer, Options, Outcome, SECOND, Script,
-    ScriptState, start,
+    Action, Class, Controller, Does, Duration, MS, ObjectKey, Options, Outcome, Problem,
+    Reconciler, SECOND, ScriptState, start,
 };
 
 #[tokio::test(start_paused = true)]
@@ -83,19 +82,20 @@ async fn a_blocking_reconcile_does_not_keep_keys_from_idle_workers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_killed_by_its_observer_is_replaced_and_its_key_retried() {
-    struct Bad(Mutex<bool>);
-    impl Observer for Bad {
-        fn started(&self, _: &'static str) {
-            if !std::mem::replace(&mut *self.0.lock(), true) {
-                panic!("an observer must not");
-            }
+async fn a_panic_of_held_for_delays_no_key() {
+    struct Bad(Arc<ScriptState>);
+    impl Reconciler for Bad {
+        async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Problem> {
+            self.0.ended.lock().push(key.name().to_string());
+            Ok(Action::Done)
+        }
+        fn held_for(&self, _: &ObjectKey) -> Option<Duration> {
+            unreachable!("a bug");
         }
     }
     let told = Arc::new(ScriptState::default());
-    let observer = Arc::new(Bad(Mutex::new(false)));
-    let options = Options { workers: 1, observer: Some(observer), ..Options::default() };
-    let controller = Controller::new("test", Script(told.clone()), options);
+    let options = Options { workers: 1, ..Options::default() };
+    let controller = Controller::new("test", Bad(told.clone()), options);
     controller.handle().queue().add(ObjectKey::new("ns", "a"));
     tokio::spawn(controller.run(std::future::pending()));
     sleep(SECOND).await;

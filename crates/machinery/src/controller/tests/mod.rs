@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use super::{
-    Action, Class, Controller, Handle, Name, Observer, Options, Outcome, Problem, Reconciler,
+    Action, Class, Controller, Finished, Handle, Name, Options, Outcome, Problem, Reconciler,
     Summary,
 };
 use crate::client;
@@ -111,12 +111,6 @@ impl Reconciler for Script {
     }
 }
 
-impl Observer for ScriptState {
-    fn finished(&self, _: &'static str, _: &ObjectKey, outcome: Outcome, _: Duration) {
-        self.outcomes.lock().push(outcome);
-    }
-}
-
 impl ScriptState {
     /// Bounded, so that a test that fails before releasing anything still ends.
     fn block(&self) {
@@ -175,7 +169,9 @@ fn start_with(options: Options, script: &[(&str, Does)]) -> Running {
     let told = Arc::new(ScriptState::default());
     script.iter().for_each(|(name, does)| told.set(name, *does));
     let limits = Limits { jitter: 0.0, ..Limits::default() };
-    let options = Options { observer: Some(told.clone()), limits, ..options };
+    let seen = told.clone();
+    let finished: Finished = Arc::new(move |_, _, outcome| seen.outcomes.lock().push(outcome));
+    let options = Options { finished: Some(finished), limits, ..options };
     let controller = Controller::new("test", Script(told.clone()), options);
     let handle = controller.handle();
     let (stop, stopped) = oneshot::channel();

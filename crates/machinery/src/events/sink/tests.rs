@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 
 use super::*;
-use crate::events::{Observer, Recorder, Regarding, Type};
+use crate::events::{Recorder, Regarding, Type};
 use crate::identity::Identity;
 use crate::object::ObjectKey;
 
@@ -40,15 +40,6 @@ impl Api for Arc<Fake> {
     }
 }
 
-#[derive(Default)]
-struct Lost(Mutex<Vec<Dropped>>);
-
-impl Observer for Lost {
-    fn dropped(&self, why: Dropped) {
-        self.0.lock().push(why);
-    }
-}
-
 fn api_error(code: u16, reason: &str, message: &str) -> Error {
     Error::api(code, reason, message)
 }
@@ -65,17 +56,16 @@ fn publish(recorder: &Recorder, name: &str) {
 
 /// Publishes one Event, runs the sink to its end, and returns what was lost.
 async fn deliver(fake: &Arc<Fake>) -> Vec<Dropped> {
-    let lost = Arc::new(Lost::default());
-    let (recorder, sink) = crate::events::new("memcached", "pod-1", lost.clone());
+    let (recorder, sink) = crate::events::new("memcached", "pod-1");
     publish(&recorder, "web");
     sink.run_with(fake, std::future::ready(())).await;
-    std::mem::take(&mut lost.0.lock())
+    std::mem::take(&mut recorder.shared.lost.lock())
 }
 
 #[tokio::test(start_paused = true)]
 async fn events_published_while_the_sink_waits_are_written() {
     let fake = Fake::answering([]);
-    let (recorder, sink) = crate::events::new("memcached", "pod-1", Arc::new(Lost::default()));
+    let (recorder, sink) = crate::events::new("memcached", "pod-1");
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let running = {
         let fake = fake.clone();
@@ -107,7 +97,7 @@ async fn a_lost_response_creates_no_second_event() {
 #[tokio::test(start_paused = true)]
 async fn a_hanging_namespace_does_not_delay_others() {
     let fake = Arc::new(Fake { hanging: "stuck", ..Fake::default() });
-    let (recorder, sink) = crate::events::new("memcached", "pod-1", Arc::new(Lost::default()));
+    let (recorder, sink) = crate::events::new("memcached", "pod-1");
     let publish_in = |namespace: &str, name: String| {
         let regarding = Regarding { key: ObjectKey::new(namespace, &*name), ..about("web") };
         recorder.publish(&regarding, Type::Normal, "Created", "Create", "Created it");
@@ -125,11 +115,10 @@ async fn a_failing_write_is_tried_three_times_and_counted_as_lost() {
     let trouble = || api_error(500, "InternalError", "etcd");
     let fake = Fake::answering([trouble(), trouble(), trouble()]);
     // Three tries take three seconds of pauses; the flush must not cut them short here.
-    let lost = Arc::new(Lost::default());
-    let (recorder, sink) = crate::events::new("memcached", "pod-1", lost.clone());
+    let (recorder, sink) = crate::events::new("memcached", "pod-1");
     publish(&recorder, "web");
     sink.run_with(&fake, sleep(Duration::from_secs(60))).await;
-    assert_eq!(*lost.0.lock(), [Dropped::Failed]);
+    assert_eq!(*recorder.shared.lost.lock(), [Dropped::Failed]);
     assert_eq!(fake.wrote.lock().len(), TRIES as usize);
 }
 
@@ -152,23 +141,26 @@ async fn each_refusal_is_tried_once_and_named() {
 #[tokio::test(start_paused = true)]
 async fn an_unresponsive_server_delays_shutdown_by_the_flush_at_most() {
     let fake = Arc::new(Fake { hangs: true, ..Fake::default() });
-    let lost = Arc::new(Lost::default());
-    let (recorder, sink) = crate::events::new("memcached", "pod-1", lost.clone());
+    let (recorder, sink) = crate::events::new("memcached", "pod-1");
     for i in 0..10 {
         publish(&recorder, &format!("web-{i}"));
     }
     let begin = Instant::now();
     sink.run_with(&fake, std::future::ready(())).await;
     assert_eq!(begin.elapsed(), FLUSH);
-    assert_eq!(*lost.0.lock(), [Dropped::Shutdown; 10]);
+    assert_eq!(*recorder.shared.lost.lock(), [Dropped::Shutdown; 10]);
     publish(&recorder, "late");
-    assert_eq!(lost.0.lock().len(), 11, "after the end everything is counted as lost");
+    assert_eq!(
+        recorder.shared.lost.lock().len(),
+        11,
+        "after the end everything is counted as lost"
+    );
 }
 
 #[test]
 fn the_body_is_what_events_k8s_io_v1_accepts() {
     let program = Identity::new("memcached", "example.com");
-    let (recorder, sink) = crate::events::new(program, "pod-1", Arc::new(()));
+    let (recorder, sink) = crate::events::new(program, "pod-1");
     let cluster_scoped = Regarding {
         api_version: "v1".into(),
         kind: "Node".into(),

@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use super::{Site, nothing};
-use crate::controller::{Action, Observer, Problem};
+use crate::controller::{Action, Problem};
 use crate::leader_election::Leadership;
 use crate::manager::leading::Lead;
 use crate::manager::{Context, Lease, Manager};
@@ -22,30 +22,16 @@ fn site() -> Id {
     Id::new("/apis/example.com/v1/sites", "ns", "a")
 }
 
-/// Counts the workers that begin.
-#[derive(Default)]
-struct Workers(Mutex<usize>);
-
-impl Observer for Workers {
-    fn running(&self, _: &'static str, workers: usize) {
-        *self.0.lock() = workers;
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn settings_do_not_depend_on_the_order_of_calls() {
     for is_own in [false, true] {
         let server = Server::new(1);
-        let observer = Arc::new(Workers::default());
-        let seen = observer.clone();
-        let controller = Manager::new("test").controller::<Site>();
+        let controller = Manager::new("test").controller::<Site>().named("with-settings");
         let controller = if is_own { controller.workers(3) } else { controller };
-        let manager = controller.reconcile(nothing).options(move |options| {
-            options.workers = 7;
-            options.observer = Some(seen);
-        });
+        let manager = controller.reconcile(nothing).options(|options| options.workers = 7);
         server.run(manager, sleep(Duration::from_secs(1))).await;
-        assert_eq!(*observer.0.lock(), if is_own { 3 } else { 7 });
+        let workers = crate::instruments::WORKERS.with(["with-settings"]).get();
+        assert_eq!(workers, if is_own { 3 } else { 7 });
     }
 }
 

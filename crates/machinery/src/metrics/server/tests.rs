@@ -15,8 +15,7 @@ struct Running {
 async fn start_with(limits: Limits, access: Access) -> Running {
     let (health, ready) = (Checks::default(), Checks::default());
     health.add("ping", || Ok(String::new()));
-    let metrics =
-        Metrics::new(&"workload-operator".into(), "h:1", &Build { version: "1", revision: "r" });
+    let metrics = Metrics::new(&"workload-operator".into(), &Build { version: "1", revision: "r" });
     let routes = Routes {
         health: Some(health),
         ready: Some(ready.clone()),

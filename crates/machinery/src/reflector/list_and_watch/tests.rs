@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::Arc;
 
 use Answer::{Busy, Cut, Down, Ended, Held, Page as Listed, Refused, RetryAfter, Silent};
 use bytes::Bytes;
@@ -166,7 +167,7 @@ impl Run {
         });
         let client = Client::from_service(service, Options::default());
         let (writer, _) = store::new::<Thing>(Vec::new());
-        let reflector = Reflector::new(client.clone(), Scope::default(), writer, Arc::new(()));
+        let reflector = Reflector::new(client.clone(), Scope::default(), writer);
         let (health, refresh) = (reflector.health(), reflector.refresh());
         let task = tokio::spawn(reflector.run(Shutdown::manual()));
         Run { answers: script.len(), asked, health, refresh, client, task }

@@ -83,7 +83,7 @@ async fn raising_the_last_key_of_a_tenant_keeps_the_ring_consistent() {
 
 /// A queue for four workers.
 fn of_four() -> WorkQueue<Named> {
-    WorkQueue::with_workers(4, Limits::default(), ())
+    WorkQueue::with_workers("test", 4, Limits::default())
 }
 
 #[tokio::test]

@@ -1,13 +1,12 @@
 //! The scenarios of client-go's util/workqueue tests, and those that tokio adds.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::time::{advance, sleep, timeout};
 
-use super::super::Observer;
-use super::{Limits, Named, Priority, WorkQueue, exact, run_all, take};
+use super::{Named, Priority, WorkQueue, exact, run_all, take};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -149,20 +148,4 @@ async fn a_key_requested_while_in_process_counts_in_the_depth() {
     assert_eq!((queue.snapshot().depth, queue.len()), ([1, 0], 0));
     drop(taken);
     assert_eq!((queue.snapshot().depth, queue.len()), ([1, 0], 1));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_key_is_served_again_after_its_observer_panics() {
-    struct Panics(AtomicBool);
-    impl Observer for Panics {
-        fn dequeued(&self, _: Priority, _: Duration) {
-            assert!(self.0.swap(true, Ordering::Relaxed), "as an observer may not");
-        }
-    }
-    let queue = WorkQueue::<Named>::with(Limits::default(), Panics(AtomicBool::new(false)));
-    queue.add(A);
-    let getting = queue.clone();
-    assert!(tokio::spawn(async move { drop(getting.get().await) }).await.is_err());
-    assert_eq!((queue.snapshot().processing, queue.len()), (0, 1));
-    assert_eq!(take(&queue).map(|taken| *taken), Some(A));
 }

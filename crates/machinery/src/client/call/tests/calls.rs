@@ -183,35 +183,24 @@ async fn a_closed_gate_stops_writes_but_not_reads() {
     client.get::<Thing>(&key()).await.unwrap();
 }
 
-/// Records what is reported to it.
-#[derive(Default)]
-struct Notes(Mutex<Vec<(&'static str, &'static str, u16, u64)>>);
-
-impl Observer for Notes {
-    fn request(&self, verb: &'static str, kind: &Kind, code: u16, took: Duration) {
-        self.0.lock().push((verb, kind.plural, code, took.as_secs()));
-    }
-}
-
 #[tokio::test(start_paused = true)]
-async fn the_observer_receives_every_request_once() {
-    let notes = Arc::new(Notes::default());
-    let options = Options { observer: notes.clone(), ..Options::default() };
-    let (refusing, _) = client_with(404, &[], End::Good, options.clone());
-    let _ = refusing.get::<Thing>(&key()).await;
-    let (hanging, _) = client_with(200, &["{"], End::Never, options.clone());
-    let _ = list(&hanging).await;
+async fn every_request_is_counted_once() {
+    let counted = |verb: &'static str, code: &'static str| {
+        REQUESTS_BY_RESOURCE.with([verb, "widgets.example.com", code]).get()
+    };
+    let (refusing, _) = client_with(404, &[], End::Good, Options::default());
+    let _ = refusing.get::<Widget>(&key()).await;
+    let (hanging, _) = client_with(200, &["{"], End::Never, Options::default());
+    let _ = hanging.list::<Widget>(&Scope::default(), &Page::default(), drop).await;
     let _ =
-        timeout(Duration::from_secs(2), hanging.patch::<Thing>(&key(), &Patch::Apply(&()))).await;
-    let (good, _) = client_with(200, &[], End::Good, options);
-    drop(watch(&good).await);
-    let told = [
-        ("get", "things", 404, 0),
-        ("list", "things", 0, 20),
-        ("patch", "things", 0, 2),
-        ("watch", "things", 200, 0),
-    ];
-    assert_eq!(*notes.0.lock(), told);
+        timeout(Duration::from_secs(2), hanging.patch::<Widget>(&key(), &Patch::Apply(&()))).await;
+    let (good, _) = client_with(200, &[], End::Good, Options::default());
+    drop(good.watch::<Widget>(&Scope::default(), &from("1")).await);
+    for (verb, code) in
+        [("get", "404"), ("list", "<error>"), ("patch", "<error>"), ("watch", "200")]
+    {
+        assert_eq!(counted(verb, code), 1, "{verb} {code}");
+    }
 }
 
 /// The spans of `work` as JSON, in the order in which they end.
