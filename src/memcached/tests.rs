@@ -406,7 +406,7 @@ fn a_contested_field_is_no_failure_to_create_the_deployment() {
     let (degraded, reason, _) = condition(&status.conditions, Type::Degraded).unwrap();
     assert_eq!((degraded, reason), (Truth::True, "Contested"));
     let taken = Problem::not_owned::<Memcached, Deployment>(memcached.key());
-    for problem in [taken, Problem::Immutable { name, field: "spec.selector" }] {
+    for problem in [taken, Problem::Immutable { name, field: "spec.selector".to_owned() }] {
         assert!(failure(&problem).is_some(), "{problem:?}");
     }
 }

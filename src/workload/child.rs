@@ -15,7 +15,7 @@ use super::custom_resource::Json;
 use super::labels::{self, union};
 use super::merge::merge;
 use crate::controller::Problem;
-use crate::manager::{Context, EnsureOptions, Foreign};
+use crate::manager::{Context, EnsureOptions};
 use crate::object::{
     InternedStr, Keep, Kind, Labels, Meta, Object, ObjectKey, Owner, Resource, Uid,
 };
@@ -29,15 +29,12 @@ pub trait ChildSpec: Clone + Debug + Default + DeserializeOwned + Send + Sync + 
     /// The kind of child.
     const KIND: Kind;
 
-    /// The fields that cannot be changed on an existing object.
-    const IMMUTABLE: &'static [&'static str];
-
     /// The part of `status` that the operator reads.
     type Status: Clone + Debug + Default + DeserializeOwned + Send + Sync + 'static;
 
-    /// Returns JSON patch operations, the last position of a list first, that remove what is `foreign` (see
-    /// [`Foreign`]) in the stored spec and unwanted beside the desired one, although the API server accepts it.
-    fn unwanted(_wanted: &Value, _stored: &Value, _foreign: Foreign<'_>) -> Vec<Value> {
+    /// Returns JSON patch operations, the last position of a list first, that remove what is unwanted beside the desired
+    /// spec in the stored one, although the API server accepts it.
+    fn unwanted(_wanted: &Value, _stored: &Value) -> Vec<Value> {
         Vec::new()
     }
 }
@@ -125,9 +122,9 @@ impl<S: ChildSpec> Desired<S> {
     /// # Errors
     /// Those of [`Context::ensure_with`].
     pub async fn ensure<V: Resource>(&self, cx: &Context<V>) -> Result<Arc<Child<S>>, Problem> {
-        let unwanted = |stored: &Child<S>, foreign: Foreign<'_>| self.unwanted(stored, foreign);
+        let unwanted = |stored: &Child<S>| S::unwanted(&self.spec, &stored.to_value());
         let is_known = |there: &Child<S>| labels::are_of_same(&there.meta.labels, &self.labels);
-        let options = EnsureOptions::default().immutable(S::IMMUTABLE).unwanted(&unwanted);
+        let options = EnsureOptions::default().unwanted(&unwanted);
         cx.ensure_with(self.to_apply(cx.key()), options.adopt(&is_known)).await
     }
 
@@ -140,13 +137,9 @@ impl<S: ChildSpec> Desired<S> {
         cx: &Context<V>,
         child: &Child<S>,
     ) -> Result<bool, Problem> {
-        let unwanted = |stored: &Child<S>, foreign: Foreign<'_>| self.unwanted(stored, foreign);
-        let options = EnsureOptions::default().immutable(S::IMMUTABLE).unwanted(&unwanted);
+        let unwanted = |stored: &Child<S>| S::unwanted(&self.spec, &stored.to_value());
+        let options = EnsureOptions::default().unwanted(&unwanted);
         cx.is_ensured(self.to_apply(cx.key()), options, child)
-    }
-
-    fn unwanted(&self, stored: &Child<S>, foreign: Foreign<'_>) -> Vec<Value> {
-        S::unwanted(&self.spec, &stored.to_value(), foreign)
     }
 
     /// Returns the object to apply for the custom resource under `key`.

@@ -15,7 +15,6 @@ use super::pod_template::{PodTemplate, Selector, unwanted_sources};
 use super::progress::Progress;
 use super::reason::Reason;
 use super::sentence::{counted, join, share};
-use crate::manager::Foreign;
 use crate::object::{InternedStr, Kind, Labels};
 
 /// An existing DaemonSet.
@@ -78,22 +77,21 @@ impl DaemonSet {
 
 impl ChildSpec for DaemonSetSpec {
     const KIND: Kind = Kind::namespaced("apps", "v1", "DaemonSet", "daemonsets");
-    const IMMUTABLE: &'static [&'static str] = &["spec.selector"];
     type Status = DaemonSetStatus;
 
     /// Removes node requirements of other managers if none are desired, because the daemon belongs on every
     /// node that its spec selects.
-    fn unwanted(wanted: &Value, stored: &Value, foreign: Foreign<'_>) -> Vec<Value> {
+    fn unwanted(wanted: &Value, stored: &Value) -> Vec<Value> {
         const SELECTOR: &str = "/template/spec/nodeSelector";
         const AFFINITY: &str =
             "/template/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution";
         let is_there = |spec: &Value, path: &str| {
             spec.pointer(path).is_some_and(|value| !value.is_null() && *value != json!({}))
         };
-        let mut operations = unwanted_sources(wanted, stored, foreign);
+        let mut operations = unwanted_sources(wanted, stored);
         for path in [SELECTOR, AFFINITY] {
             let at = format!("/spec{path}");
-            if !is_there(wanted, path) && is_there(stored, path) && foreign(&at) {
+            if !is_there(wanted, path) && is_there(stored, path) {
                 operations.push(json!({ "op": "remove", "path": at }));
             }
         }

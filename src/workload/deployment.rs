@@ -13,7 +13,6 @@ use super::pod_state::Trouble;
 use super::pod_template::{PodTemplate, Selector, unwanted_sources};
 use super::reason::Reason;
 use super::sentence::{counted, share};
-use crate::manager::Foreign;
 use crate::object::{InternedStr, Kind, Labels};
 
 /// An existing Deployment.
@@ -112,11 +111,10 @@ pub(crate) fn longest_start(template: &PodTemplate, ready: Option<i32>, replaces
 
 impl ChildSpec for DeploymentSpec {
     const KIND: Kind = Kind::namespaced("apps", "v1", "Deployment", "deployments");
-    const IMMUTABLE: &'static [&'static str] = &["spec.selector"];
     type Status = DeploymentStatus;
 
-    fn unwanted(wanted: &Value, stored: &Value, foreign: Foreign<'_>) -> Vec<Value> {
-        unwanted_sources(wanted, stored, foreign)
+    fn unwanted(wanted: &Value, stored: &Value) -> Vec<Value> {
+        unwanted_sources(wanted, stored)
     }
 }
 

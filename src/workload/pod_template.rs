@@ -10,7 +10,6 @@ use super::health::{Health, Level};
 use super::labels::{Identity, is_reserved, union};
 use super::merge::merge;
 use super::reason::Reason;
-use crate::manager::Foreign;
 use crate::object::{InternedStr, Labels};
 
 /// The part of a pod template that the operator reads.
@@ -179,7 +178,7 @@ fn loosen(pod: &mut Value, over: &Value) {
 
 /// Returns operations that remove sources of variables for which a value is desired. The API server accepts a source
 /// in addition to an empty value, and the source takes precedence.
-pub(crate) fn unwanted_sources(wanted: &Value, stored: &Value, foreign: Foreign<'_>) -> Vec<Value> {
+pub(crate) fn unwanted_sources(wanted: &Value, stored: &Value) -> Vec<Value> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let containers = |spec: &Value| {
         let of = |field: &'static str| {
@@ -200,7 +199,7 @@ pub(crate) fn unwanted_sources(wanted: &Value, stored: &Value, foreign: Foreign<
             let is_wanted =
                 |value: &Value| value["name"] == variable["name"] && value["valueFrom"].is_null();
             let is_unwanted = !variable["valueFrom"].is_null() && values.iter().any(is_wanted);
-            if is_unwanted && foreign(&path) {
+            if is_unwanted {
                 operations.push(json!({ "op": "remove", "path": path }));
             }
         }

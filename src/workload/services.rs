@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::child::{Child, ChildSpec};
-use crate::manager::Foreign;
 use crate::object::{InternedStr, Kind, Labels};
 use crate::schema;
 
@@ -69,19 +68,18 @@ pub struct Unread {}
 
 impl ChildSpec for ServiceSpec {
     const KIND: Kind = Kind::namespaced("", "v1", "Service", "services");
-    const IMMUTABLE: &'static [&'static str] = &["spec.clusterIP"];
     type Status = Unread;
 
     /// Removes unwanted ports. If no other port remains, a desired port replaces the first one, because only
     /// a headless Service can have no ports.
-    fn unwanted(wanted: &Value, stored: &Value, foreign: Foreign<'_>) -> Vec<Value> {
+    fn unwanted(wanted: &Value, stored: &Value) -> Vec<Value> {
         let ports = |spec: &Value| spec["ports"].as_array().cloned().unwrap_or_default();
         let (wanted, stored) = (ports(wanted), ports(stored));
         let path = |at: usize| format!("/spec/ports/{at}");
         let is_wanted = |port: &Value| {
             wanted.iter().any(|p| p["port"] == port["port"] && p["protocol"] == port["protocol"])
         };
-        let goes = |(at, port): &(usize, &Value)| !is_wanted(port) && foreign(&path(*at));
+        let goes = |(_, port): &(usize, &Value)| !is_wanted(port);
         let going: Vec<_> = stored.iter().enumerate().rev().filter(goes).collect();
         let none_is_left = going.len() == stored.len();
         let cleared = going.into_iter().map(|(at, port)| {
@@ -163,13 +161,12 @@ pub struct BudgetSpec {}
 impl ChildSpec for BudgetSpec {
     const KIND: Kind =
         Kind::namespaced("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets");
-    const IMMUTABLE: &'static [&'static str] = &[];
     type Status = Unread;
 
     /// Removes the other bound, because the API server refuses both. Its error names only the whole spec.
-    fn unwanted(_: &Value, stored: &Value, foreign: Foreign<'_>) -> Vec<Value> {
+    fn unwanted(_: &Value, stored: &Value) -> Vec<Value> {
         const PATH: &str = "/spec/minAvailable";
-        let is_unwanted = !stored["minAvailable"].is_null() && foreign(PATH);
+        let is_unwanted = !stored["minAvailable"].is_null();
         is_unwanted.then(|| json!({ "op": "remove", "path": PATH })).into_iter().collect()
     }
 }

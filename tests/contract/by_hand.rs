@@ -419,6 +419,29 @@ async fn a_refused_change_of_one_container_leaves_the_other_unchanged() {
     world.until(MEMCACHED, "shop", is_ready).await;
 }
 
+/// As after a restore from another version.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_child_with_another_selector_is_reported_until_it_is_deleted() {
+    let world = World::new("other-selector", "baseline").await;
+    let app = json!({"metadata": {"name": "shop"}, "spec": {"image": "shop:1", "replicas": 0}});
+    let app = world.create(APP, app).await.unwrap();
+    let owner = json!({"apiVersion": app["apiVersion"], "kind": "App", "name": "shop",
+        "uid": app["metadata"]["uid"], "controller": true, "blockOwnerDeletion": true});
+    let labels = json!({"former": "label"});
+    let child = json!({"metadata": {"name": "shop", "ownerReferences": [owner]}, "spec": {
+        "selector": {"matchLabels": labels}, "replicas": 0, "template": {"metadata": {"labels": labels},
+            "spec": {"containers": [{"name": "app", "image": "shop:0"}]}}}});
+    world.create(DEPLOYMENT, child).await.unwrap();
+    let _operator = world.start_operator().await;
+    world.until_condition(APP, "shop", "Stalled", ("True", "FieldImmutable")).await;
+    let told = world.get(APP, "shop").await.unwrap();
+    let ready = conditions(&told).find(|it| it["type"] == "Ready").unwrap();
+    let message = "spec.selector of Deployment shop cannot be changed; delete the Deployment";
+    assert!(ready["message"].as_str().unwrap().contains(message), "{ready}");
+    world.kubectl(&["delete", "deployment/shop"]).unwrap();
+    world.until(APP, "shop", is_ready).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn block_owner_deletion_is_restored() {
     let (world, _operator) = World::with_operator_at("blocks-owner", "baseline").await;

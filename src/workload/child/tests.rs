@@ -68,17 +68,6 @@ async fn is_left<V: Custom, S: ChildSpec>(
 }
 
 #[tokio::test]
-async fn a_child_with_another_selector_cannot_be_changed() {
-    let (app, desired, _) = nginx();
-    let (cx, mut there) = applied(app, &desired).await;
-    there["metadata"]["resourceVersion"] = json!("21");
-    there["spec"]["selector"]["matchLabels"] = json!({ "app": "x" });
-    cx.store::<Deployment>().unwrap().apply_read(child(&there));
-    let problem = desired.ensure(&cx).await.unwrap_err();
-    assert!(matches!(problem, Problem::Immutable { field: "spec.selector", .. }), "{problem:?}");
-}
-
-#[tokio::test]
 async fn a_child_of_this_object_that_lost_its_owner_is_adopted() {
     for (label, is_adopted) in [("nginx-app", true), ("another", false)] {
         let (app, desired, _) = nginx();

@@ -19,6 +19,8 @@ pub struct Cause {
     pub reason: String,
     /// The refused field, such as `spec.ports[0].name`; empty if none was given.
     pub field: String,
+    /// Why it is refused, as a sentence.
+    pub message: String,
 }
 
 /// The reason why a call failed.

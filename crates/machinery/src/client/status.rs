@@ -29,12 +29,16 @@ struct Details {
 struct StatusCause {
     reason: Option<String>,
     field: Option<String>,
+    message: Option<String>,
 }
 
 impl StatusCause {
     fn into_cause(self) -> Cause {
-        let (reason, field) = (self.reason.unwrap_or_default(), self.field.unwrap_or_default());
-        Cause { reason, field }
+        Cause {
+            reason: self.reason.unwrap_or_default(),
+            field: self.field.unwrap_or_default(),
+            message: self.message.unwrap_or_default(),
+        }
     }
 }
 
@@ -110,11 +114,12 @@ mod tests {
         match error(500, None, body) {
             Error::Api { code, reason, message, causes, retry_after } => {
                 assert_eq!((code, &*reason, &*message), (429, "TooManyRequests", "slow down"));
-                let cause = |reason: &str, field: &str| Cause {
+                let cause = |reason: &str, field: &str, message: &str| Cause {
                     reason: reason.to_owned(),
                     field: field.to_owned(),
+                    message: message.to_owned(),
                 };
-                assert_eq!(causes, [cause("A", ""), cause("", "f")]);
+                assert_eq!(causes, [cause("A", "", "m"), cause("", "f", "")]);
                 assert_eq!(retry_after, Some(Duration::from_secs(7)));
             }
             other => panic!("{other:?}"),

@@ -128,8 +128,8 @@ pub enum Problem {
     Immutable {
         /// The owned object.
         name: Name,
-        /// The field, `spec.selector`.
-        field: &'static str,
+        /// The field, such as `spec.selector`.
+        field: String,
     },
     /// Another program keeps undoing what is written to an owned object or to the status.
     #[error(

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use super::Context;
 use super::compared::{Canonical, deviations, hash, hex, project, remove_nulls};
 use super::context::Labelled;
-use super::managed_fields::{Foreign, Unwanted, conflict_if_another};
+use super::managed_fields::{Unwanted, conflict_if_another};
 use super::throttle::WINDOW;
 use super::wiring::{WiringError, view};
 use crate::client::{self, Deletion, Patch, Preconditions, PropagationPolicy};
@@ -30,7 +30,6 @@ use crate::store::Store;
 
 /// Options of [`Context::ensure_with`] for an object that exists.
 pub struct EnsureOptions<'a, C> {
-    pub(super) immutable: &'static [&'static str],
     unwanted: Option<Unwanted<'a, C>>,
     adopts: Option<Known<'a, C>>,
 }
@@ -51,22 +50,11 @@ pub(super) struct Desired {
 // === impl EnsureOptions ===
 
 impl<'a, C> EnsureOptions<'a, C> {
-    /// Names immutable fields, such as `spec.selector`. An object that differs in one is not applied:
-    /// [`Problem::Immutable`].
-    #[must_use]
-    pub fn immutable(self, fields: &'static [&'static str]) -> Self {
-        EnsureOptions { immutable: fields, ..self }
-    }
-
     /// Sets the function that finds unwanted fields of other managers, which the API server accepts together with the
     /// desired state, such as another port of a Service. `unwanted` returns JSON patch operations that remove them, the
-    /// last position of a list first. It skips fields that its second argument reports as not foreign. Fields that the
-    /// API server refuses are found from its refusal.
+    /// last position of a list first. Fields that the API server refuses are found from its refusal.
     #[must_use]
-    pub fn unwanted(
-        self,
-        unwanted: &'a (dyn Fn(&C, Foreign<'_>) -> Vec<Value> + Send + Sync),
-    ) -> Self {
+    pub fn unwanted(self, unwanted: &'a (dyn Fn(&C) -> Vec<Value> + Send + Sync)) -> Self {
         EnsureOptions { unwanted: Some(unwanted), ..self }
     }
 
@@ -88,23 +76,8 @@ impl<'a, C> EnsureOptions<'a, C> {
     }
 
     /// Returns the operations that remove unwanted fields from an object after the desired state was applied.
-    pub(super) fn unwanted_in(&self, child: &C, foreign: Foreign<'_>) -> Vec<Value> {
-        self.unwanted.map_or_else(Vec::new, |unwanted| unwanted(child, foreign))
-    }
-
-    /// Returns the first immutable field that differs. A difference that admission caused does not count.
-    fn immutable_of(&self, different: &Different, child: &C) -> Option<&'static str>
-    where
-        C: Resource,
-    {
-        let is_in = |place: &str, field: &str| {
-            place.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
-        };
-        let admitted = record(child, C::Keep::ADMITTED).unwrap_or_default();
-        let is_admitted = |one: &Deviation| admitted.split(',').any(|hash| hash == hash_of(one));
-        let is_different =
-            |field: &&&str| different.iter().any(|one| is_in(&one.0, field) && !is_admitted(one));
-        self.immutable.iter().find(is_different).copied()
+    pub(super) fn unwanted_in(&self, child: &C) -> Vec<Value> {
+        self.unwanted.map_or_else(Vec::new, |unwanted| unwanted(child))
     }
 
     /// Returns the differences from the desired state.
@@ -118,7 +91,7 @@ impl<'a, C> EnsureOptions<'a, C> {
             // The view can show less than is desired.
             different = deviations(&wanted::<C>(&desired.body)?, &observed);
         }
-        for operation in self.unwanted_in(child, &|_| true) {
+        for operation in self.unwanted_in(child) {
             let path = operation["path"].as_str().unwrap_or_default();
             let value = observed.pointer(path).cloned().unwrap_or_default();
             different.push((path.trim_start_matches('/').replace('/', "."), value));
@@ -133,7 +106,7 @@ type Different = Vec<Deviation>;
 
 impl<C> Default for EnsureOptions<'_, C> {
     fn default() -> Self {
-        EnsureOptions { immutable: &[], unwanted: None, adopts: None }
+        EnsureOptions { unwanted: None, adopts: None }
     }
 }
 
@@ -147,7 +120,7 @@ impl<C> Copy for EnsureOptions<'_, C> {}
 
 impl<C> std::fmt::Debug for EnsureOptions<'_, C> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("EnsureOptions").field("immutable", &self.immutable).finish_non_exhaustive()
+        f.debug_struct("EnsureOptions").finish_non_exhaustive()
     }
 }
 
@@ -169,6 +142,7 @@ impl<V: Resource> Context<V> {
     /// - [`Problem::NotOwned`] if an object that the owner does not control has the name.
     /// - [`Problem::Terminating`] if the object with this name is being deleted, or belongs to a former owner of the
     ///   same name and will be deleted.
+    /// - [`Problem::Immutable`] if the API server refuses to change a field.
     /// - [`Problem::Contested`] if another program keeps undoing the apply.
     /// - `ErrNotWatched` if the object exists and its view does not select it.
     /// - `ErrUnnamed` if `desired` has no usable name or an impossible namespace.
@@ -185,7 +159,7 @@ impl<V: Resource> Context<V> {
     /// Like [`Context::ensure`], with options for the objects of this view.
     ///
     /// # Errors
-    /// [`Problem::Immutable`]; those of [`Context::ensure`].
+    /// Those of [`Context::ensure`].
     pub async fn ensure_with<C>(
         &self,
         desired: Value,
@@ -241,7 +215,7 @@ impl<V: Resource> Context<V> {
             return Err(Problem::contested::<C>(&desired.key, None, wait));
         }
         // The first creation is not counted.
-        let is_again = self.lost_children() || throttle.knows(creation);
+        let is_again = self.lost_children() || throttle.knows(creation, now);
         // Nothing is created that the next pass could not compare.
         wanted::<C>(&desired.body)?;
         self.confirm_owner().await?;
@@ -293,10 +267,6 @@ impl<V: Resource> Context<V> {
         let mut is_applied = is_applied(desired, &*child);
         if is_applied && !is_adopted && !is_unseen && is_accepted(&different, &*child) {
             return Ok(child);
-        }
-        if let Some(field) = options.immutable_of(&different, &*child) {
-            let name = Name { kind: C::kind(), key: key.clone() };
-            return Err(Problem::Immutable { name, field });
         }
         let (throttle, now) = (&self.controller.throttle, Instant::now());
         if let Some(wait) = throttle.wait((child.uid(), 0), desired.hash, now) {

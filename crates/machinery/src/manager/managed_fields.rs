@@ -21,20 +21,8 @@ use super::children::{Desired, EnsureOptions, failed, json_of, record};
 use super::compared::{Place, is_atomic_map, keys};
 use super::conflicts::{self, Owners};
 use crate::client::{self, Patch};
-use crate::controller::Problem;
+use crate::controller::{Name, Problem};
 use crate::object::{Keep, Kind, Meta, Nothing, Object, ObjectKey, Resource, ResourceVersion, Uid};
-
-/// Value of the record, instead of the hash, while our Update entry in `managedFields` must still be removed. It
-/// survives a crash, so the next reconcile finishes the job.
-const PENDING: &str = "pending";
-
-/// Number of attempts to remove our Update entries while others write.
-const LEAVING: u32 = 5;
-
-/// Returns whether a record is [`PENDING`].
-fn is_pending(record: Option<&str>) -> bool {
-    record.is_some_and(|record| record.rsplit('/').next() == Some(PENDING))
-}
 
 // === impl Context ===
 
@@ -52,9 +40,6 @@ impl<V: Resource> Context<V> {
         let (client, key) = (self.client(), &desired.key);
         let mut only = desired.body.clone();
         only["metadata"]["uid"] = json!(child.uid()); // This one, not a namesake.
-        if is_pending(record(child, C::Keep::APPLIED)) && !self.is_orphan(child) {
-            self.leave_to_the_apply::<C>(key, child.uid()).await?;
-        }
         let owned;
         let is_shared = child.meta().shared || self.is_orphan(child);
         let child = if !*is_applied && is_shared && !client.is_dry_run() {
@@ -63,21 +48,25 @@ impl<V: Resource> Context<V> {
         } else {
             child
         };
-        let answer =
-            client.patch::<C>(key, &Patch::Apply(&only)).await.map_err(conflict_if_another);
-        let applied = match answer {
+        let apply = async || {
+            let applied = client.patch::<C>(key, &Patch::Apply(&only)).await;
+            applied.map_err(conflict_if_another)
+        };
+        let applied = match apply().await {
+            Err(error) if let Some(field) = immutable(&error) => {
+                let name = Name { kind: C::kind(), key: key.clone() };
+                Err(Problem::Immutable { name, field })
+            }
             Err(error) if may_be_hindered(&error) => {
-                match self.clear_the_way(desired, options, child, &error).await {
+                match self.resolve_conflicts(desired, options, child, &error).await {
                     // A dry-run apply would start from the stored object, which still has the conflicting fields.
-                    Ok(Some(cleared)) if client.is_dry_run() => return Ok(cleared),
-                    Ok(Some(_)) => {
-                        let applied = self.apply_after_patch::<C>(key, only).await;
-                        applied.inspect_err(|_| {
-                            // The object was written, so this attempt counts, too.
-                            let subject = (child.uid(), 0);
-                            self.controller.throttle.wrote(subject, desired.hash, Instant::now());
-                        })
-                    }
+                    Ok(Some(resolved)) if client.is_dry_run() => return Ok(resolved),
+                    Ok(Some(_)) => apply().await.map_err(|error| {
+                        // The object was written, so this attempt counts, too.
+                        let subject = (child.uid(), 0);
+                        self.controller.throttle.wrote(subject, desired.hash, Instant::now());
+                        failed::<C>("update", key, error)
+                    }),
                     // The object would be invalid even without the conflicting fields, so the first error is returned.
                     Err(problem) if !problem.api_error().is_some_and(may_be_hindered) => {
                         Err(problem)
@@ -90,27 +79,8 @@ impl<V: Resource> Context<V> {
         if client.is_dry_run() {
             return Ok(applied);
         }
-        let unwanted = options.unwanted_in(&applied, &|_| true);
+        let unwanted = options.unwanted_in(&applied);
         Ok(self.patch_exactly(&applied, unwanted).await?.unwrap_or(applied))
-    }
-
-    /// Applies to an object that this manager has patched, and removes the patch from `managedFields`. Otherwise, a
-    /// later apply would not remove the patched fields.
-    async fn apply_after_patch<C: Resource>(
-        &self,
-        key: &ObjectKey,
-        desired: Value,
-    ) -> Result<C, Problem> {
-        let apply = async |desired: &Value| {
-            let applied = self.client().patch::<C>(key, &Patch::Apply(desired)).await;
-            applied.map_err(|error| failed::<C>("update", key, conflict_if_another(error)))
-        };
-        let mut pending = desired.clone();
-        pending["metadata"]["annotations"][C::Keep::APPLIED] =
-            json!(format!("{}/{PENDING}", self.controller.parts.controller()));
-        let applied = apply(&pending).await?;
-        self.leave_to_the_apply::<C>(key, applied.uid()).await?;
-        apply(&desired).await
     }
 
     /// Makes this manager the only owner of the fields that it applied and no longer desires. Otherwise, the apply
@@ -163,9 +133,9 @@ impl<V: Resource> Context<V> {
         })
     }
 
-    /// Removes conflicting fields of other managers. The fields of this manager's last apply stay until the next apply
-    /// removes them, so a Service continues to serve.
-    async fn clear_the_way<C: Resource>(
+    /// Removes or replaces the fields of other managers that the API server refuses together with the desired state. If
+    /// it names none, removes the unwanted ones.
+    async fn resolve_conflicts<C: Resource>(
         &self,
         desired: &Desired,
         options: EnsureOptions<'_, C>,
@@ -176,58 +146,23 @@ impl<V: Resource> Context<V> {
             client::Error::Api { causes, .. } => causes.as_slice(),
             _ => &[],
         };
-        if causes.is_empty() && options.unwanted_in(child, &|_| true).is_empty() {
-            return Ok(None);
-        }
         let (client, key) = (self.client(), child.key());
         let manager = &client.options().field_manager;
         let fields = client.get::<ManagedFields<C>>(key).await;
         let fields = fields.map_err(|error| failed::<C>("get", key, error))?;
-        let applied = |at: &str| fields.was_applied(manager, at);
-        let others = |at: &str| fields.is_of_others(manager, at);
-        let unwanted = options.unwanted_in(child, &|at| !applied(at));
-        let mut operations = conflicts::operations(
-            causes,
-            &desired.body,
-            &fields.object,
-            &Owners { applied: &applied, others: &others },
-            &unwanted,
-        );
-        operations.extend(fields.drop_update_entries(manager));
+        let mut operations = if causes.iter().all(|cause| matches!(&*cause.field, "" | "spec")) {
+            options.unwanted_in(child)
+        } else {
+            let owners = Owners {
+                applied: &|at| fields.was_applied(manager, at),
+                others: &|at| fields.is_of_others(manager, at),
+            };
+            conflicts::operations(causes, &desired.body, &fields.object, &owners)
+        };
         if !operations.is_empty() {
             operations.extend(self.adopting(child, &fields));
         }
         self.patch_exactly(child, operations).await
-    }
-
-    /// Removes our Update entries, so that later applies can remove these fields. Retries if a controller writes a
-    /// status in the meantime.
-    async fn leave_to_the_apply<C: Resource>(
-        &self,
-        key: &ObjectKey,
-        uid: Uid,
-    ) -> Result<(), Problem> {
-        let client = self.client();
-        let mut attempt = 1;
-        loop {
-            let fields = client.get::<ManagedFields<C>>(key).await;
-            let fields = fields.map_err(|error| failed::<C>("get", key, error))?;
-            if fields.meta.uid != uid {
-                return Ok(());
-            }
-            let operations = fields.drop_update_entries(&client.options().field_manager);
-            let version = (uid, fields.meta.version);
-            match self.patch_version::<C>(key, version, operations).await {
-                Ok(_) => return Ok(()),
-                Err(problem)
-                    if attempt < LEAVING
-                        && problem.api_error().is_some_and(client::Error::is_conflict) =>
-                {
-                    attempt += 1;
-                }
-                Err(problem) => return Err(problem),
-            }
-        }
     }
 
     /// Sends an RFC 6902 patch that applies only if the object is unchanged since it was read. Sends nothing without
@@ -260,12 +195,19 @@ impl<V: Resource> Context<V> {
     }
 }
 
-/// A function that returns JSON patch operations, last position first, that remove the [`Foreign`] fields that conflict
-/// with a desired state.
-pub(super) type Unwanted<'a, C> = &'a (dyn Fn(&C, Foreign<'_>) -> Vec<Value> + Send + Sync);
+/// A function that returns JSON patch operations, last position first, that remove unwanted fields.
+pub(super) type Unwanted<'a, C> = &'a (dyn Fn(&C) -> Vec<Value> + Send + Sync);
 
-/// A function that returns whether another manager set the field at a JSON pointer.
-pub type Foreign<'a> = &'a dyn Fn(&str) -> bool;
+/// Returns the immutable field that the write would have changed, if it was refused for that.
+fn immutable(error: &client::Error) -> Option<String> {
+    let client::Error::Api { causes, .. } = error else { return None };
+    let is_immutable = |cause: &&client::Cause| {
+        // The second text is that of the address of a Service.
+        cause.message.contains("field is immutable")
+            || cause.message.contains("may not change once set")
+    };
+    causes.iter().find(is_immutable).map(|cause| cause.field.clone())
+}
 
 /// Returns whether the API server may have refused the write because of other managers' fields. This excludes refusals
 /// by admission and those that pass. The API server returns 500 for two ports with the same node port (k8s.io/kubernetes,
@@ -367,9 +309,9 @@ impl<C> ManagedFields<C> {
         json!({ "op": "add", "path": format!("/metadata/managedFields{path}"), "value": value })
     }
 
-    /// Returns JSON patch operations that remove fields from all other managers.
+    /// Returns JSON patch operations that remove fields from all other entries. A patch of `manager` itself has one.
     fn take_from_others(&self, manager: &str, taken: &Value) -> Vec<Value> {
-        let is_other = |entry: &Value| entry["manager"] != manager && is_of_object(entry);
+        let is_other = |entry: &Value| !is_of(manager, entry, "Apply") && is_of_object(entry);
         let others = self.entries().enumerate().filter(|(_, entry)| is_other(entry));
         let less = others.filter_map(|(at, entry)| {
             let (mut fields, path) =
@@ -378,15 +320,6 @@ impl<C> ManagedFields<C> {
                 .then(|| json!({ "op": "replace", "path": path, "value": fields }))
         });
         less.collect()
-    }
-
-    /// Removes our Update entries from managedFields, last position first. Otherwise these fields have two owners,
-    /// and an apply that drops them would not remove them.
-    pub(super) fn drop_update_entries(&self, manager: &str) -> Vec<Value> {
-        let entries: Vec<_> = self.entries().enumerate().collect();
-        let by_patch = entries.iter().rev().filter(|(_, entry)| is_of(manager, entry, "Update"));
-        let path = |at: &usize| format!("/metadata/managedFields/{at}");
-        by_patch.map(|(at, _)| json!({ "op": "remove", "path": path(at) })).collect()
     }
 
     fn entries(&self) -> impl Iterator<Item = &Value> {
@@ -644,7 +577,7 @@ mod tests {
     }
 
     #[test]
-    fn only_its_own_apply_counts_and_update_entries_are_dropped() {
+    fn only_its_own_apply_counts() {
         let ports = json!({ "f:spec": { "f:ports": {} } });
         let mut theirs = entry("Apply", &ports);
         theirs["manager"] = json!("kubectl");
@@ -653,7 +586,10 @@ mod tests {
         let all = json!([entry("Update", &ports), theirs, status, entry("Update", &ports)]);
         let read = fields(&all);
         assert!(!read.was_applied(MANAGER, "/spec/ports"));
-        let path = |at| json!({ "op": "remove", "path": format!("/metadata/managedFields/{at}") });
-        assert_eq!(read.drop_update_entries(MANAGER), [path(3), path(0)]);
+        let taken = read.take_from_others(MANAGER, &ports);
+        let at = |operation: &Value| operation["path"].as_str().unwrap().to_owned();
+        let paths: Vec<String> = taken.iter().map(at).collect();
+        let path = |at: usize| format!("/metadata/managedFields/{at}/fieldsV1");
+        assert_eq!(paths, [path(0), path(1), path(3)], "a patch of its own, too");
     }
 }

@@ -57,7 +57,6 @@ pub use conditions::{Condition, ConditionStatus};
 pub use context::Context;
 pub use kinds::ControllerDeps;
 pub use leading::Lease;
-pub use managed_fields::Foreign;
 #[cfg(feature = "metrics")]
 pub use serve::Serve;
 pub use wiring::WiringError;

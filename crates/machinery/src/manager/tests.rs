@@ -686,27 +686,6 @@ async fn a_change_seen_before_the_response_does_not_count_as_admission() {
     assert_eq!(server.get(CHILD)["spec"]["size"], 1);
 }
 
-#[tokio::test]
-async fn a_change_by_admission_of_an_immutable_field_is_accepted() {
-    let server = Server::default();
-    let cx = context(&server);
-    let ensure = async |spec: Value| {
-        let options = EnsureOptions::default().immutable(&["spec.zone"]);
-        cx.ensure_with::<Child>(desired(&spec), options).await.map(drop)
-    };
-    server.admit(|object| object["spec"]["zone"] = json!("b"));
-    ensure(json!({"zone": "a", "size": 1})).await.unwrap();
-    ensure(json!({"zone": "a", "size": 1})).await.unwrap();
-    assert_eq!(server.writes().len(), 2, "an apply, and the record of what came of it");
-    ensure(json!({"zone": "a", "size": 2})).await.unwrap();
-    let mut other = server.get(CHILD);
-    other["spec"]["zone"] = json!("c");
-    server.put(CHILD, other);
-    shows(&cx, &server);
-    let problem = ensure(json!({"zone": "a", "size": 2})).await.unwrap_err();
-    assert!(matches!(problem, Problem::Immutable { field: "spec.zone", .. }), "{problem:?}");
-}
-
 /// Shows the owned object's current state to the store.
 fn shows(cx: &Context<Site>, server: &Server) {
     cx.store::<Child>().unwrap().apply_read(serde_json::from_value(server.get(CHILD)).unwrap());
@@ -950,10 +929,10 @@ async fn a_secret_with_string_data_is_refused() {
 }
 
 /// Neither a limit nor a zone is wanted.
-fn unwanted(child: &Child, foreign: Foreign<'_>) -> Vec<Value> {
+fn unwanted(child: &Child) -> Vec<Value> {
     let path = |field: &str| format!("/spec/{field}");
     let there = [("limit", child.spec.limit.is_some()), ("zone", child.spec.zone.is_some())];
-    let going = there.into_iter().filter(|(field, there)| *there && foreign(&path(field)));
+    let going = there.into_iter().filter(|(_, there)| *there);
     going.map(|(field, _)| json!({"op": "remove", "path": path(field)})).collect()
 }
 
@@ -993,64 +972,29 @@ async fn conflicting_fields_of_other_managers_are_removed() {
     assert_eq!(server.get(CHILD)["spec"], json!({"size": 3}));
 }
 
-/// Whether this program has applied, for each entry of it in `managedFields`.
-fn only_applied(server: &Server) -> Value {
-    let child = server.get(CHILD);
-    let entries = child["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
-    let ours = entries.iter().filter(|entry| entry["manager"] == "test");
-    ours.map(|entry| json!(entry["operation"] == "Apply")).collect()
-}
-
-/// A limit becomes 0: unlike a removed field, it has an owner then.
-fn too_large(child: &Child, _: Foreign<'_>) -> Vec<Value> {
-    let is_limited = child.spec.limit.is_some_and(|limit| limit > 0);
-    let lower = json!({"op": "replace", "path": "/spec/limit", "value": 0});
-    is_limited.then_some(lower).into_iter().collect()
-}
-
-/// Otherwise it would stay when it is no longer desired.
+/// Otherwise it would stay, because the patch owns it, too.
 #[tokio::test]
-async fn patched_fields_are_left_to_the_apply_despite_status_writes() {
+async fn a_field_that_was_patched_is_removed_when_it_is_no_longer_desired() {
+    fn all(_: &Child) -> Vec<Value> {
+        let replaced = |field, value| json!({"op": "replace", "path": format!("/spec/{field}"), "value": value});
+        vec![replaced("limit", json!(5)), replaced("zone", json!("b"))]
+    }
     let server = Server::default();
     let cx = context(&server);
-    let ensure = async |size| {
-        let options = EnsureOptions::default().unwanted(&too_large);
-        cx.ensure_with::<Child>(desired(&json!({"size": size})), options).await.map(drop)
+    let ensure = async |spec: Value, unwanted| {
+        let options = EnsureOptions::default().unwanted(unwanted);
+        cx.ensure_with::<Child>(desired(&spec), options).await.map(drop)
     };
     server.refuse(|child| child["spec"]["limit"] == 2 && child["spec"]["size"] == 3);
-    ensure(1).await.unwrap();
+    ensure(json!({"size": 1, "zone": "a"}), &|_| Vec::new()).await.unwrap();
     let mut limited = server.get(CHILD);
     limited["spec"]["limit"] = json!(2);
     server.put(CHILD, limited);
     shows(&cx, &server);
-    server.interfere_after_patch(3);
-    ensure(3).await.unwrap();
-    assert_eq!(only_applied(&server), json!([true]));
-    // So it is if a reconcile gave up: the next one goes on.
-    let mut limited = server.get(CHILD);
-    limited["spec"] = json!({"limit": 2, "size": 2});
-    server.put(CHILD, limited);
-    shows(&cx, &server);
-    server.interfere_after_patch(8);
-    assert_eq!(ensure(3).await.unwrap_err().class(), Class::Conflict);
-    shows(&cx, &server);
-    ensure(3).await.unwrap();
-    assert_eq!(only_applied(&server), json!([true]));
-}
-
-#[tokio::test]
-async fn a_changed_immutable_field_is_reported_and_nothing_is_written() {
-    let server = Server::default();
-    let cx = context(&server);
-    let ensure = async |size| {
-        let options = EnsureOptions::default().immutable(&["spec.zone", "spec.size"]);
-        cx.ensure_with::<Child>(desired(&json!({"size": size})), options).await.map(drop)
-    };
-    ensure(1).await.unwrap();
-    let problem = ensure(2).await.unwrap_err();
-    assert!(matches!(problem, Problem::Immutable { field: "spec.size", .. }), "{problem:?}");
-    assert_eq!((problem.class(), problem.reason()), (Class::Waiting, Some("ErrFieldImmutable")));
-    assert_eq!(server.writes().len(), 1);
+    ensure(json!({"size": 3, "zone": "b"}), &all).await.unwrap();
+    assert_eq!(server.get(CHILD)["spec"], json!({"size": 3, "zone": "b", "limit": 5}));
+    ensure(json!({"size": 3}), &|_| Vec::new()).await.unwrap();
+    assert_eq!(server.get(CHILD)["spec"], json!({"size": 3, "limit": 5}));
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,10 +4,10 @@
 //! - The same state is written to a subject at most [`TIMES`] times within [`WINDOW`]. Another desired state starts
 //!   a new count. A subject is an owned object, the creation of one, or a status.
 //! - If all reconciles of an object write, the object is reconciled at most once a second after a short burst.
-//! - Writes older than [`WINDOW`] are forgotten, up to [`AT_ONCE`] by each later write, so that no call iterates over
-//!   all writes.
+//! - Writes older than [`WINDOW`] are forgotten by the first write after another [`WINDOW`].
 
 use std::collections::VecDeque;
+use std::hash::Hash;
 use std::time::Duration;
 
 use hashbrown::HashMap;
@@ -21,22 +21,20 @@ const TIMES: usize = 5;
 /// The period to which [`TIMES`] applies.
 pub(super) const WINDOW: Duration = Duration::from_secs(60);
 
-/// Number of old writes that one call forgets.
-const AT_ONCE: usize = 16;
-
 /// The object, and the part of it that is written: 0 for all.
 pub(super) type Subject = (Uid, u64);
 
+/// Values by key, until [`WINDOW`] after they were last set.
+#[derive(Debug)]
+struct Recent<K, T> {
+    values: HashMap<K, (Instant, T)>,
+    /// Time of the last search for old values.
+    searched: Option<Instant>,
+}
+
 /// Recent writes by subject.
 #[derive(Debug, Default)]
-pub(super) struct WriteThrottle(Mutex<State>);
-
-#[derive(Debug, Default)]
-struct State {
-    applied: HashMap<Subject, Applied>,
-    /// Each write, in the order of time.
-    expire: VecDeque<(Instant, Subject)>,
-}
+pub(super) struct WriteThrottle(Mutex<Recent<Subject, Applied>>);
 
 /// The hash of the last state written to one subject, and the times of its writes.
 #[derive(Debug)]
@@ -45,73 +43,66 @@ struct Applied {
     times: VecDeque<Instant>,
 }
 
+/// The statuses written within [`WINDOW`], to detect that another program writes a different one: the hash of each as
+/// the API server stored it, and the generation that it was written for.
+#[derive(Debug, Default)]
+pub(super) struct LastStatuses(Mutex<Recent<Uid, (u64, i64)>>);
+
+// === impl Recent ===
+
+impl<K, T> Default for Recent<K, T> {
+    fn default() -> Recent<K, T> {
+        Recent { values: HashMap::new(), searched: None }
+    }
+}
+
+impl<K: Hash + Eq, T> Recent<K, T> {
+    fn get(&mut self, key: &K, now: Instant) -> Option<&mut T> {
+        let (at, value) = self.values.get_mut(key)?;
+        (now.saturating_duration_since(*at) < WINDOW).then_some(value)
+    }
+
+    fn set(&mut self, key: K, now: Instant, value: T) {
+        let is_over = |at: Instant| now.saturating_duration_since(at) >= WINDOW;
+        if is_over(*self.searched.get_or_insert(now)) {
+            self.searched = Some(now);
+            self.values.retain(|_, (at, _)| !is_over(*at));
+            self.values.shrink_to_fit();
+        }
+        self.values.insert(key, (now, value));
+    }
+}
+
+// === impl WriteThrottle ===
+
 impl WriteThrottle {
     /// Returns the wait before the next write to the subject, if this state was written too often.
     pub(super) fn wait(&self, subject: Subject, hash: u64, now: Instant) -> Option<Duration> {
-        let mut state = self.0.lock();
-        state.expire(now);
-        let applied = state.applied.get(&subject).filter(|applied| applied.hash == hash)?;
+        let mut recent = self.0.lock();
+        let applied = recent.get(&subject, now).filter(|applied| applied.hash == hash)?;
+        applied.times.retain(|at| now.saturating_duration_since(*at) < WINDOW);
         let first = applied.times.front().filter(|_| applied.times.len() >= TIMES)?;
         Some(WINDOW.saturating_sub(now.duration_since(*first)))
     }
 
     /// Returns whether something was written to the subject within [`WINDOW`].
-    pub(super) fn knows(&self, subject: Subject) -> bool {
-        self.0.lock().applied.contains_key(&subject)
+    pub(super) fn knows(&self, subject: Subject, now: Instant) -> bool {
+        self.0.lock().get(&subject, now).is_some()
     }
 
     /// Removes a subject whose last write the controller itself has undone.
     pub(super) fn forget(&self, subject: Subject) {
-        self.0.lock().applied.remove(&subject);
+        self.0.lock().values.remove(&subject);
     }
 
     /// Counts a write that the API server has accepted. A refused write undoes nothing.
     pub(super) fn wrote(&self, subject: Subject, hash: u64, now: Instant) {
-        let mut state = self.0.lock();
-        let new = || Applied { hash, times: VecDeque::new() };
-        let applied = state.applied.entry(subject).or_insert_with(new);
-        if applied.hash != hash {
-            *applied = new();
-        }
-        applied.times.push_back(now);
-        state.expire.push_back((now, subject));
+        let mut recent = self.0.lock();
+        let applied = recent.get(&subject, now).filter(|applied| applied.hash == hash);
+        let mut times = applied.map(|it| std::mem::take(&mut it.times)).unwrap_or_default();
+        times.push_back(now);
+        recent.set(subject, now, Applied { hash, times });
     }
-}
-
-impl State {
-    fn expire(&mut self, now: Instant) {
-        let is_over = |at: Instant| now.saturating_duration_since(at) >= WINDOW;
-        for _ in 0..AT_ONCE {
-            let Some((_, subject)) = pop_if(&mut self.expire, |(at, _)| is_over(*at)) else {
-                break;
-            };
-            let Some(applied) = self.applied.get_mut(&subject) else { continue };
-            applied.times.retain(|at| !is_over(*at));
-            if applied.times.is_empty() {
-                self.applied.remove(&subject);
-            }
-        }
-        if self.applied.is_empty() {
-            self.applied.shrink_to_fit();
-            self.expire.shrink_to_fit();
-        }
-    }
-}
-
-/// Removes the first element for which `is` returns true.
-fn pop_if<T>(queue: &mut VecDeque<T>, is: impl FnOnce(&T) -> bool) -> Option<T> {
-    if queue.front().is_some_and(is) { queue.pop_front() } else { None }
-}
-
-/// The statuses written within [`WINDOW`], to detect that another program writes a different one.
-#[derive(Debug, Default)]
-pub(super) struct LastStatuses(Mutex<Statuses>);
-
-#[derive(Debug, Default)]
-struct Statuses {
-    /// The hash of each status as the API server stored it, and the generation that it was written for.
-    last: HashMap<Uid, (u64, i64, Instant)>,
-    expire: VecDeque<(Instant, Uid)>,
 }
 
 // === impl LastStatuses ===
@@ -124,31 +115,16 @@ impl LastStatuses {
         status: impl FnOnce() -> (u64, i64),
         now: Instant,
     ) -> bool {
-        let Some((last, at_generation, at)) = self.0.lock().last.get(&object).copied() else {
+        let Some((last, at_generation)) = self.0.lock().get(&object, now).copied() else {
             return false;
         };
         let (hash, generation) = status();
-        at_generation == generation && last != hash && now.saturating_duration_since(at) < WINDOW
+        at_generation == generation && last != hash
     }
 
     /// Stores the hash of a status as the API server stored it, and the generation of its object.
-    pub(super) fn wrote(&self, object: Uid, (hash, generation): (u64, i64), now: Instant) {
-        let mut statuses = self.0.lock();
-        let is_over = |at: Instant| now.saturating_duration_since(at) >= WINDOW;
-        for _ in 0..AT_ONCE {
-            let Some((_, object)) = pop_if(&mut statuses.expire, |(at, _)| is_over(*at)) else {
-                break;
-            };
-            if statuses.last.get(&object).is_some_and(|(_, _, at)| is_over(*at)) {
-                statuses.last.remove(&object);
-            }
-        }
-        if statuses.last.is_empty() {
-            statuses.last.shrink_to_fit();
-            statuses.expire.shrink_to_fit();
-        }
-        statuses.last.insert(object, (hash, generation, now));
-        statuses.expire.push_back((now, object));
+    pub(super) fn wrote(&self, object: Uid, status: (u64, i64), now: Instant) {
+        self.0.lock().set(object, now, status);
     }
 }
 
@@ -160,17 +136,10 @@ const REPORT_AFTER: Duration = Duration::from_secs(600);
 
 /// A limit on the rate of reconciles of an object whose reconciles write each time, for any reason.
 #[derive(Debug, Default)]
-pub(super) struct Pace(Mutex<Paces>);
+pub(super) struct Pace(Mutex<Recent<ObjectKey, Spent>>);
 
-#[derive(Debug, Default)]
-struct Paces {
-    of: HashMap<ObjectKey, Spent>,
-    /// Each reconcile that wrote, in the order of time.
-    expire: VecDeque<(Instant, ObjectKey)>,
-}
-
-/// The rest of an object's burst.
-#[derive(Debug)]
+/// The rest of an object's burst, which is complete again within [`WINDOW`].
+#[derive(Debug, Clone, Copy)]
 struct Spent {
     left: f64,
     at: Instant,
@@ -184,8 +153,8 @@ struct Spent {
 impl Pace {
     /// Returns the wait before the next reconcile of an object, if any, and whether to report it.
     pub(super) fn wait(&self, key: &ObjectKey, now: Instant) -> Option<(Duration, bool)> {
-        let mut paces = self.0.lock();
-        let spent = paces.of.get_mut(key)?;
+        let mut recent = self.0.lock();
+        let spent = recent.get(key, now)?;
         let left = spent.left_at(now);
         if left >= 1.0 {
             return None;
@@ -198,26 +167,14 @@ impl Pace {
 
     /// Counts a reconcile of the object that has written something.
     pub(super) fn wrote(&self, key: &ObjectKey, now: Instant) {
-        let mut paces = self.0.lock();
-        let full = Duration::from_secs_f64(BURST);
-        let is_over = |at: Instant| now.saturating_duration_since(at) >= full;
-        for _ in 0..AT_ONCE {
-            let Some((_, key)) = pop_if(&mut paces.expire, |(at, _)| is_over(*at)) else { break };
-            if paces.of.get(&key).is_some_and(|spent| is_over(spent.at)) {
-                paces.of.remove(&key);
-            }
-        }
-        if paces.of.is_empty() {
-            paces.of.shrink_to_fit();
-            paces.expire.shrink_to_fit();
-        }
-        let new = || Spent { left: BURST, at: now, held_since: None, is_reported: false };
-        let spent = paces.of.entry_ref(key).or_insert_with(new);
+        let mut recent = self.0.lock();
+        let new = Spent { left: BURST, at: now, held_since: None, is_reported: false };
+        let mut spent = recent.get(key, now).map_or(new, |spent| *spent);
         (spent.left, spent.at) = (spent.left_at(now) - 1.0, now);
         if spent.left >= BURST / 2.0 {
             (spent.held_since, spent.is_reported) = (None, false);
         }
-        paces.expire.push_back((now, key.clone()));
+        recent.set(key.clone(), now, spent);
     }
 }
 
@@ -266,8 +223,7 @@ mod tests {
         assert!(!statuses.is_overwritten(uid(2), || (8, 1), start), "another object");
         assert!(!statuses.is_overwritten(uid(1), || (8, 1), start + WINDOW), "long ago");
         statuses.wrote(uid(2), (7, 1), start + WINDOW);
-        let state = statuses.0.lock();
-        assert_eq!((state.last.len(), state.expire.len()), (1, 1));
+        assert_eq!(statuses.0.lock().values.len(), 1, "what is over takes no memory");
     }
 
     #[test]
@@ -292,26 +248,5 @@ mod tests {
         assert!(pace.wait(&ObjectKey::new("ns", "b"), now).is_none(), "another object");
         now += Duration::from_secs(20);
         assert!(pace.wait(&key, now).is_none());
-        for _ in 0..2 {
-            pace.wrote(&ObjectKey::new("ns", "b"), now);
-        }
-        let paces = pace.0.lock();
-        assert_eq!((paces.of.len(), paces.expire.len()), (1, 2), "what is over takes no memory");
-    }
-
-    #[test]
-    fn expired_writes_are_forgotten_a_few_at_a_time() {
-        let (throttle, start) = (WriteThrottle::default(), Instant::now());
-        for number in 0..100 {
-            throttle.wrote((uid(number), 0), 0, start);
-        }
-        let expire = || throttle.wait((uid(0), 0), 0, start + WINDOW);
-        assert_eq!(expire(), None);
-        assert_eq!(throttle.0.lock().expire.len(), 100 - AT_ONCE);
-        for _ in 0..100 / AT_ONCE {
-            assert_eq!(expire(), None);
-        }
-        let state = throttle.0.lock();
-        assert_eq!((state.applied.len(), state.expire.len()), (0, 0));
     }
 }

@@ -68,6 +68,7 @@ impl Case {
         let cause = |(reason, field): &(&str, &str)| Cause {
             reason: format!("FieldValue{reason}"),
             field: (*field).to_owned(),
+            ..Cause::default()
         };
         let causes: Vec<_> = causes.iter().map(cause).collect();
         let owns = |owned: &str, path: &str| {
@@ -88,7 +89,7 @@ impl Case {
         let is_set_by_others = |path: &str| self.others.iter().any(|owned| path.starts_with(owned));
         let applied = |path: &str| !is_default(path) && !is_set_by_others(path);
         let owners = Owners { applied: &applied, others: &others };
-        operations(&causes, &self.desired, &self.stored, &owners, &[])
+        operations(&causes, &self.desired, &self.stored, &owners)
     }
 }
 
@@ -121,7 +122,7 @@ fn replaced_in_main(case: &Case, name: &str) -> [Value; 1] {
 const CONTAINERS: &str = "spec.template.spec.containers";
 
 #[test]
-fn the_smallest_desired_map_with_a_field_of_another_manager_is_replaced() {
+fn the_blamed_field_of_a_container_is_set_as_desired() {
     let in_main = |name: &str| format!("{MAIN}/{name}");
     let exec = json!({"exec": {"command": ["true"]}, "periodSeconds": 5});
     let admin = json!({"add": ["CAP_SYS_ADMIN"]});
@@ -161,14 +162,11 @@ fn the_smallest_desired_map_with_a_field_of_another_manager_is_replaced() {
             "resources.requests",
             "resources",
         ),
-        ("env/0/valueFrom", json!({"fieldRef": {}}), "Invalid", "env[0].valueFrom", "env/0"),
+        ("env/0/valueFrom", json!({"fieldRef": {}}), "Invalid", "env[0].valueFrom", "env"),
     ] {
         let case = Case::new().set(&in_main(set), value);
-        let of = |container: u8| {
-            case.operations(&[(reason, &format!("{CONTAINERS}[{container}].{blamed}"))])
-        };
-        assert_eq!(of(0), replaced_in_main(&case, name), "{blamed}");
-        assert_eq!((of(1), of(7)), (vec![], vec![]), "{blamed} of another container");
+        let found = case.operations(&[(reason, &format!("{CONTAINERS}[0].{blamed}"))]);
+        assert_eq!(found, replaced_in_main(&case, name), "{blamed}");
     }
 }
 
@@ -191,7 +189,7 @@ fn the_resources_of_a_container_are_replaced_together() {
 }
 
 #[test]
-fn a_list_item_is_found_by_its_place_in_the_merged_object() {
+fn a_volume_is_set_as_desired_and_another_one_stays() {
     let path = format!("{POD}/volumes");
     let volume = json!({"name": "data", "hostPath": {"path": "/x", "type": ""}});
     let theirs = json!({"name": "theirs", "emptyDir": {}});
@@ -208,32 +206,6 @@ fn a_list_item_is_found_by_its_place_in_the_merged_object() {
 }
 
 #[test]
-fn a_list_is_merged_as_the_api_server_merges_it() {
-    let items = |names: &str| -> Vec<Value> {
-        names.chars().map(|name| json!({"name": name.to_string()})).collect()
-    };
-    for (desired, stored, expected) in [
-        ("ab", "ab", "ab"),
-        ("ab", "xayb", "xayb"),
-        ("ba", "xayb", "xyba"),
-        ("ab", "bxa", "xab"),
-        ("anb", "axby", "axnby"),
-        ("abc", "xcy", "xabcy"),
-        ("", "xy", "xy"),
-        ("ab", "", "ab"),
-    ] {
-        let (desired, stored) = (items(desired), items(stored));
-        let merged = merged(&["name"], &desired, &stored);
-        let mut new = desired.iter().filter(|item| !stored.contains(item));
-        let name = |index: Option<usize>| {
-            let item = index.map_or_else(|| new.next().unwrap(), |index| &stored[index]);
-            item["name"].as_str().unwrap()
-        };
-        assert_eq!(merged.into_iter().map(name).collect::<String>(), expected);
-    }
-}
-
-#[test]
 fn a_default_that_conflicts_with_the_desired_state_is_removed() {
     let case = Case::new();
     let found = case.operations(&[("Forbidden", "spec.strategy.rollingUpdate")]);
@@ -246,31 +218,33 @@ fn a_default_that_conflicts_with_the_desired_state_is_removed() {
         .desire("/spec/strategy", desired.clone())
         .set("/spec/strategy/rollingUpdate/maxUnavailable", json!(0));
     let found = case.operations(&[("Invalid", "spec.strategy.rollingUpdate.maxUnavailable")]);
-    assert_eq!(found, [replaced("/spec/strategy/rollingUpdate", &desired["rollingUpdate"])]);
+    assert_eq!(found, [replaced("/spec/strategy", &desired)]);
 }
 
 #[test]
-fn a_duplicate_name_is_removed_from_the_other_item() {
+fn ports_are_set_as_desired_if_another_manager_has_one() {
     let ports = format!("{MAIN}/ports");
     let field = format!("{CONTAINERS}[0].ports[1].name");
-    let port =
-        |number: u16, name: &str| json!({"containerPort": number, "protocol": "TCP", "name": name});
-    let case = Case::new()
-        .set(&format!("{ports}/1"), port(81, "main"))
-        .set(&format!("{ports}/2"), port(82, "other"));
-    assert_eq!(case.operations(&[("Duplicate", &field)]), [removed(&format!("{ports}/1"))]);
-    let udp = json!({"containerPort": 80, "protocol": "UDP", "name": "main"});
-    let case = Case::new().set(&format!("{ports}/1"), udp);
-    assert_eq!(case.operations(&[("Duplicate", &field)]), [removed(&format!("{ports}/1"))]);
+    let added = json!({"containerPort": 81, "protocol": "TCP", "name": "main"});
+    let case = Case::new().set(&format!("{ports}/1"), added);
+    assert_eq!(case.operations(&[("Duplicate", &field)]), replaced_in_main(&case, "ports"));
     // A name that two desired ports exchange.
-    let unnamed = json!({"containerPort": 81});
     let case = Case::new()
-        .desire(&format!("{ports}/1"), unnamed.clone())
+        .desire(&format!("{ports}/1"), json!({"containerPort": 81}))
         .store(&format!("{ports}/1"), json!({"containerPort": 81, "protocol": "TCP"}))
-        .set(&format!("{ports}/1/name"), json!("main"))
-        .set(&format!("{ports}/0/name"), json!("other"));
-    let found = case.operations(&[("Duplicate", &field)]);
-    assert_eq!(found, [replaced(&format!("{ports}/1"), &unnamed)]);
+        .set(&format!("{ports}/1/name"), json!("main"));
+    assert_eq!(case.operations(&[("Duplicate", &field)]), replaced_in_main(&case, "ports"));
+}
+
+#[test]
+fn allocated_node_ports_are_kept() {
+    let case = Case::new()
+        .desire("/spec/ports", json!([{"port": 80}, {"port": 81, "nodePort": 5}]))
+        .store("/spec/ports", json!([{"port": 80, "protocol": "TCP", "nodePort": 3}]))
+        .set("/spec/ports/1", json!({"port": 81, "protocol": "UDP", "nodePort": 4}));
+    let kept = json!([{"port": 80, "nodePort": 3}, {"port": 81, "nodePort": 5}]);
+    let found = case.operations(&[("Required", "spec.ports[1].name")]);
+    assert_eq!(found, [replaced("/spec/ports", &kept)]);
 }
 
 #[test]
@@ -287,12 +261,11 @@ fn fields_that_require_a_removed_field_are_removed() {
         .set(&format!("{EXPORTER}/resources/limits"), json!({"cpu": "1"}));
     let field = format!("{CONTAINERS}[1].image");
     assert_eq!(container.operations(&[("Required", &field)]), [removed(EXPORTER)]);
-    // Another manager's probe and container stay.
+    // Another manager's container stays.
     let theirs = json!({"name": "sidecar", "image": "b:1", "livenessProbe": {"exec": {}}});
-    let both =
-        Case::new().set(&format!("{POD}/containers/2"), theirs).set(&probe, json!({"exec": {}}));
-    for field in ["[2].image", "[2].livenessProbe", "[0].livenessProbe"] {
-        let found = both.operations(&[("Required", &format!("{CONTAINERS}{field}"))]);
+    let case = Case::new().set(&format!("{POD}/containers/2"), theirs);
+    for field in ["image", "livenessProbe"] {
+        let found = case.operations(&[("Required", &format!("{CONTAINERS}[2].{field}"))]);
         assert_eq!(found, [Value::Null; 0], "{field}");
     }
 }
@@ -316,7 +289,6 @@ fn the_object_is_unchanged_if_no_other_manager_is_the_reason() {
         ("NotFound", "spec.template.spec.initContainers[0].volumeMounts[0].name"),
         ("Invalid", "spec.template.spec.initContainers[0].volumeMounts[0].name"),
         ("Duplicate", "spec.template.spec.containers[0].ports[1].name"),
-        ("Invalid", "spec.strategy.rollingUpdate.maxSurge"),
         ("Invalid", "spec.unknown[0].x"),
     ] {
         let probe = ("Forbidden", "spec.template.spec.containers[0].readinessProbe.exec");
@@ -339,22 +311,20 @@ fn only_the_blamed_field_of_a_spec_is_removed() {
 }
 
 #[test]
-fn list_operations_are_sorted_last_position_first_and_do_not_overlap() {
-    let cause = Cause { reason: "FieldValueInvalid".to_owned(), field: "spec.a.b".to_owned() };
-    let (desired, stored) = (json!({"spec": {"a": {}}}), json!({"spec": {"a": {"b": 1}}}));
-    let owners = Owners { applied: &|_| false, others: &|_| true };
-    let paths = ["/spec/ports/2", "/spec/ports/10", "/spec/ports/10/x", "/spec/a/c", "/spec/a"];
-    let unwanted: Vec<_> = paths.iter().map(|path| removed(path)).collect();
-    let found = operations(&[cause.clone(), cause], &desired, &stored, &owners, &unwanted);
-    let ports = ["/spec/ports/10", "/spec/ports/2"].map(removed);
-    assert_eq!(found, [&ports[..], &[removed("/spec/a")]].concat());
+fn the_last_position_of_a_list_is_removed_first() {
+    let (desired, stored) = (json!({"containers": []}), json!({"containers": vec![json!({}); 11]}));
+    let stored = json!({"spec": stored});
+    let cause = Cause { field: "spec.containers[0].image".to_owned(), ..Cause::default() };
+    let owners = Owners { applied: &|_| true, others: &|path| path.ends_with(['2', '0']) };
+    let found = operations(&[cause], &json!({"spec": desired}), &stored, &owners);
+    assert_eq!(found, ["10", "2", "0"].map(|at| removed(&format!("/spec/containers/{at}"))));
 }
 
 #[test]
 fn a_field_is_split_into_names_keys_and_items() {
     use Step::Field;
     for (field, expected) in [
-        ("spec.ports[0].name", vec![Field("spec"), Field("ports"), Step::Item(0), Field("name")]),
+        ("spec.ports[0].name", vec![Field("spec"), Field("ports"), Step::Item, Field("name")]),
         ("requests[example.com/gpu]", vec![Field("requests"), Field("example.com/gpu")]),
         ("", vec![]),
         ("a..b[", vec![Field("a"), Field("b")]),

@@ -112,29 +112,6 @@ impl Server {
         });
     }
 
-    /// Once fields have been patched, another controller writes the object after each of the next reads.
-    pub(super) fn interfere_after_patch(&self, reads: u32) {
-        let (server, left) = (self.0.clone(), parking_lot::Mutex::new((false, reads)));
-        self.0.intercept(move |request| {
-            let mut left = left.lock();
-            let id = id(path(request));
-            if request.body.to_string().contains("\"/spec/") {
-                left.0 = true;
-            } else if left.0
-                && left.1 > 0
-                && request.method == "PATCH"
-                && request.body.is_array()
-                && let Some(object) = server.get(&id)
-            {
-                left.1 -= 1;
-                let mut object = (*object).clone();
-                object["status"] = json!({"seen": left.1});
-                server.put(&id, object);
-            }
-            None
-        });
-    }
-
     pub(super) fn requests(&self) -> Vec<Received> {
         self.0.requests()
     }
