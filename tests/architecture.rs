@@ -36,17 +36,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // Exports what the others count, and reads their state at each scrape.
     (
         "metrics",
-        &[
-            "identity",
-            "client",
-            "reflector",
-            "informer",
-            "workqueue",
-            "controller",
-            "instruments",
-            "object",
-            "shutdown",
-        ],
+        &["identity", "client", "reflector", "informer", "workqueue", "instruments", "object"],
     ),
     // Above all of them.
     (

@@ -1,16 +1,13 @@
 //! The metrics that the modules count where something happens.
 //!
 //! Guarantees
-//! - An observation costs short locks, atomics and temporary memory for a few labels. It never waits.
+//! - An observation costs short locks, atomics and temporary memory for a few labels.
 //! - No label contains an object name or a namespace: the number of series does not depend on the number of objects.
 //! - [`Metrics`](crate::metrics::Metrics) exports them. All clients and controllers of a process count here.
 
 use std::borrow::Cow;
-use std::fmt::Debug;
 use std::sync::LazyLock;
 
-use prometheus_client::encoding::EncodeMetric;
-use prometheus_client::metrics::TypedMetric;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -39,9 +36,7 @@ type Labels<const N: usize> = [(&'static str, Value); N];
 
 /// A metric with labels: one time series per combination of their values.
 pub(crate) struct Series<const N: usize, M: 'static> {
-    name: &'static str,
     labels: [&'static str; N],
-    help: &'static str,
     family: LazyLock<Family<Labels<N>, M>>,
 }
 
@@ -52,16 +47,14 @@ macro_rules! declare {
         $name:literal [$($label:literal),+] $help:literal;)+) => {
         $(
             pub(crate) static $series: Series<{ [$($label),+].len() }, $kind> = Series {
-                name: $name,
                 labels: [$($label),+],
-                help: $help,
                 family: LazyLock::new(|| Family::new_with_constructor(|| $kind::$new($($buckets)?))),
             };
         )+
 
         /// Adds all metrics to a registry, those of the library with this prefix.
         pub(crate) fn register(registry: &mut Registry, prefix: &str) {
-            $($series.register(registry, prefix);)+
+            $(registry.register(full_name(prefix, $name), $help, (*$series.family).clone());)+
         }
     };
 }
@@ -105,20 +98,13 @@ declare! {
 
 // === impl Series ===
 
-impl<const N: usize, M> Series<N, M>
-where
-    M: EncodeMetric + TypedMetric + Clone + Debug + Send + Sync,
-{
+impl<const N: usize, M: Clone> Series<N, M> {
     /// Returns the series with these values, in the order of the labels, and exports it from now on. A series that is
     /// known beforehand is exported from the start, because a rate needs an initial 0.
     pub(crate) fn with<V: Into<Value>>(&self, values: [V; N]) -> M {
         let mut values = values.map(Into::into);
         let label = |at: usize| (self.labels[at], std::mem::take(&mut values[at]));
         self.family.get_or_create_owned(&std::array::from_fn(label))
-    }
-
-    fn register(&self, registry: &mut Registry, prefix: &str) {
-        registry.register(full_name(prefix, self.name), self.help, (*self.family).clone());
     }
 }
 

@@ -13,7 +13,8 @@ pub struct Config(pub(super) kube::Config);
 /// Omits credentials, which a plugin's arguments and a proxy's URL can contain, too.
 impl std::fmt::Debug for Config {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Config").field("host", &self.host()).finish_non_exhaustive()
+        let host = self.0.cluster_url.authority().map_or("", |host| host.as_str());
+        f.debug_struct("Config").field("host", &host).finish_non_exhaustive()
     }
 }
 
@@ -61,11 +62,6 @@ pub async fn config(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<
 }
 
 impl Config {
-    /// Returns the host and port of the API server's URL.
-    pub fn host(&self) -> String {
-        self.0.cluster_url.authority().map(ToString::to_string).unwrap_or_default()
-    }
-
     /// Returns the namespace of the context, or of the pod; `default` if there is none.
     pub fn namespace(&self) -> &str {
         &self.0.default_namespace

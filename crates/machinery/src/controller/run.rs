@@ -11,13 +11,9 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::policy::{Failing, FailureStreak, Retries};
-use super::worker::Core;
-use super::{Class, Name, Outcome, Reconciler};
+use super::worker::{Core, export};
+use super::{Name, Outcome, Reconciler};
 use crate::client::{Connectivity, Reconnected};
-use crate::instruments::{
-    ACTIVE_WORKERS, DROPPED, FAILURES, PANICS, RECONCILE_ERRORS, RECONCILE_SECONDS, RECONCILES,
-    TERMINAL_ERRORS, TIMEOUTS, WORKERS,
-};
 use crate::object::ObjectKey;
 use crate::workqueue::{Backoff, Limits, Priority, Retry, WorkQueue};
 
@@ -151,11 +147,11 @@ impl<R: Reconciler> Controller<R> {
         let handle = self.handle();
         let (core, options) = (&self.core, &self.options);
         let name = core.name;
+        export(name, options.workers.max(1));
         let mut workers = JoinSet::new();
         for _ in 0..options.workers.max(1) {
             workers.spawn(Arc::clone(core).work());
         }
-        export(name, workers.len());
         let mut reconnected = options.connectivity.as_ref().map(Connectivity::reconnected);
         let mut end = pin!(end);
         let end = loop {
@@ -182,22 +178,6 @@ impl<R: Reconciler> Controller<R> {
         }
         summary
     }
-}
-
-/// Exports the metrics of a controller as 0 instead of omitting them.
-fn export(name: &'static str, workers: usize) {
-    for result in ["success", "error", "requeue_after", "requeue"] {
-        drop(RECONCILES.with([name, result]));
-    }
-    for series in [&RECONCILE_ERRORS, &TERMINAL_ERRORS, &PANICS, &TIMEOUTS, &DROPPED] {
-        drop(series.with([name]));
-    }
-    for class in Class::ALL {
-        drop(FAILURES.with([name, class.as_str()]));
-    }
-    drop(RECONCILE_SECONDS.with([name]));
-    ACTIVE_WORKERS.with([name]).set(0);
-    WORKERS.with([name]).set(i64::try_from(workers).unwrap_or(i64::MAX));
 }
 
 /// Waits until the API server responds again after an outage.

@@ -17,7 +17,7 @@ use super::policy::{Failing, FailureStreak, Retries, level};
 use super::{Action, Class, Finished, Outcome, Problem, Reconciler};
 use crate::instruments::{
     ACTIVE_WORKERS, DROPPED, FAILURES, PANICS, RECONCILE_ERRORS, RECONCILE_SECONDS, RECONCILES,
-    TERMINAL_ERRORS, TIMEOUTS,
+    TERMINAL_ERRORS, TIMEOUTS, WORKERS,
 };
 use crate::object::ObjectKey;
 use crate::workqueue::{Backoff, Retry, WorkItem, WorkQueue};
@@ -81,9 +81,12 @@ impl<R: Reconciler> Core<R> {
     /// Reconciles a key, and forgets it or schedules its retry while it is still being processed.
     async fn pass(&self, taken: &WorkItem<ObjectKey>) {
         let key = taken.key();
-        // If this panics, the key is not delayed.
         let held = catch_unwind(AssertUnwindSafe(|| self.reconciler.held_for(key)));
-        if let Some(wait) = held.unwrap_or_default() {
+        let held = held.unwrap_or_else(|panic| {
+            tracing::error!(why = message(&*panic), "a delay is not known: `held_for` panicked");
+            None
+        });
+        if let Some(wait) = held {
             return self.queue.requeue_after(key, wait.max(REQUEUE_AT_LEAST));
         }
         let mut pass = Pass { core: self, key, began: Instant::now(), outcome: Outcome::Dropped };
@@ -190,9 +193,27 @@ impl<R: Reconciler> Drop for Pass<'_, R> {
         record(self.outcome);
         count(self.core.name, self.outcome, self.began.elapsed());
         if let Some(finished) = &self.core.finished {
-            finished(self.core.name, self.key, self.outcome);
+            // A panic would end the worker.
+            let finished = || finished(self.core.name, self.key, self.outcome);
+            drop(catch_unwind(AssertUnwindSafe(finished)));
         }
     }
+}
+
+/// Exports the metrics of a controller as 0 instead of omitting them.
+pub(super) fn export(name: &'static str, workers: usize) {
+    for result in ["success", "error", "requeue_after", "requeue"] {
+        drop(RECONCILES.with([name, result]));
+    }
+    for series in [&RECONCILE_ERRORS, &TERMINAL_ERRORS, &PANICS, &TIMEOUTS, &DROPPED] {
+        drop(series.with([name]));
+    }
+    for class in Class::ALL {
+        drop(FAILURES.with([name, class.as_str()]));
+    }
+    drop(RECONCILE_SECONDS.with([name]));
+    drop(ACTIVE_WORKERS.with([name]));
+    WORKERS.with([name]).set(i64::try_from(workers).unwrap_or(i64::MAX));
 }
 
 /// Counts a reconcile, as controller-runtime does.
@@ -264,6 +285,31 @@ pub(super) fn message(panic: &(dyn Any + Send)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_outcome_is_counted_as_in_controller_runtime() {
+        let name = "outcomes";
+        export(name, 1);
+        for outcome in [
+            Outcome::Success,
+            Outcome::RequeueAfter,
+            Outcome::Failed(Class::Conflict),
+            Outcome::Failed(Class::Terminal),
+            Outcome::Panicked,
+            Outcome::TimedOut,
+            Outcome::Dropped,
+        ] {
+            count(name, outcome, Duration::ZERO);
+        }
+        let results = ["success", "requeue_after", "error", "requeue"];
+        let counted = results.map(|result| RECONCILES.with([name, result]).get());
+        assert_eq!(counted, [1, 1, 5, 0]);
+        let each = [&RECONCILE_ERRORS, &TERMINAL_ERRORS, &PANICS, &TIMEOUTS, &DROPPED];
+        assert_eq!(each.map(|series| series.with([name]).get()), [5, 1, 1, 1, 1]);
+        let classes = [Class::Conflict, Class::Terminal, Class::Transient, Class::Forbidden];
+        let failed = classes.map(|class| FAILURES.with([name, class.as_str()]).get());
+        assert_eq!(failed, [1, 1, 2, 0]);
+    }
 
     #[derive(Debug, thiserror::Error)]
     #[error("{said}")]

@@ -455,7 +455,9 @@ impl<V: Resource> ControllerBuilder<V> {
                     ending.await;
                 });
             }
-            shared.watch_queue(name, &handle);
+            if let Some(metrics) = &shared.observed.metrics {
+                metrics.watch_queue(name, handle.queue());
+            }
             // The handle is of this controller, so this cannot fail.
             let _ = parts.handle.set(handle.clone());
             let mut listens = Some(self.handlers.listens::<V>(&parts)?);

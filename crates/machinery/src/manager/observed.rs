@@ -5,7 +5,6 @@ use std::sync::Arc;
 #[cfg(feature = "metrics")]
 use super::serve::Serve;
 use super::{Manager, Shared};
-use crate::controller::Handle;
 use crate::informer::Informer;
 use crate::leader_election::{Leadership, Phase};
 use crate::metrics::{Checks, Metrics};
@@ -13,7 +12,7 @@ use crate::object::Resource;
 use crate::reflector::State;
 
 /// Metrics and checks of the parts.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub(super) struct Observed {
     pub(super) metrics: Option<Arc<Metrics>>,
     pub(super) ready: Checks,
@@ -24,7 +23,8 @@ pub(super) struct Observed {
 // === impl Manager ===
 
 impl Manager {
-    /// Serves these metrics. They read the queues and the informers of this manager at each scrape.
+    /// Sets the metrics that `Manager::serve` serves. They also read the queues and the informers of this manager at each
+    /// scrape.
     pub fn metrics(mut self, metrics: Arc<Metrics>) -> Manager {
         self.observed.metrics = Some(metrics);
         self
@@ -94,12 +94,6 @@ impl Shared {
             }
             Ok(without)
         });
-    }
-
-    pub(super) fn watch_queue(&self, name: &'static str, handle: &Handle) {
-        if let Some(metrics) = &self.observed.metrics {
-            metrics.watch_queue(name, handle.queue());
-        }
     }
 }
 

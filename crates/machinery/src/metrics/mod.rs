@@ -12,7 +12,7 @@
 //! - The server accepts GET and HEAD only, reads no body, and limits headers, connections and their lifetime. A scrape
 //!   that hangs delays no other.
 //! - Optionally, metrics are served only over TLS 1.3, with certificates that can be renewed while in use, and only to
-//!   users whom the API server authorizes ([`Reviews`]). Tokens are not stored.
+//!   users whom the API server authorizes (`Reviews`). Tokens are not stored.
 //! - [`Checks`] report the problem of each failed check, and the time since it fails.
 
 mod collectors;

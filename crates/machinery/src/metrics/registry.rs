@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
 use super::collectors::{Informers, Process, Queues};
@@ -23,7 +22,8 @@ pub struct Build {
     pub revision: &'static str,
 }
 
-/// All metrics of the process: those that the modules count, and those that are read at each scrape.
+/// All metrics of the process: those that the modules count, and those that are read at each scrape. All managers of a
+/// process count in the same series: controllers and Leases of one name are not distinguished.
 pub struct Metrics {
     registry: Registry,
     queues: Arc<Queues>,
@@ -63,10 +63,8 @@ impl Metrics {
         registry.register_collector(Box::new(informers.clone()));
         let started = jiff::Timestamp::now().as_millisecond() as f64 / 1_000.0;
         registry.register_collector(Box::new(Process { started }));
-        let info = Family::<[(&str, &str); 2], Gauge>::default();
-        let labels = [("version", build.version), ("revision", build.revision)];
-        info.get_or_create(&labels).set(1);
-        registry.register(format!("{prefix}_build_info"), "Which build runs", info);
+        let info = Info::new([("version", build.version), ("revision", build.revision)]);
+        registry.register(format!("{prefix}_build"), "Which build runs", info);
         instruments::register(&mut registry, prefix);
         register(&mut registry);
         Arc::new(Metrics { registry, queues, informers })

@@ -19,8 +19,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::backoff::{Limits, Retry};
 use super::key::{Key, Priority};
-use super::queue::{Nanos, Next, Queue};
-use super::snapshot::Snapshot;
+use super::queue::{Nanos, Next, Queue, Snapshot};
 use crate::instruments::{QUEUE_SECONDS, WORK_SECONDS};
 
 /// Number of pauses of a thread that finds the lock taken; 0.1 to 0.2 ms in total.
@@ -41,13 +40,9 @@ struct Shared<K: Key> {
     wake: Notify,
     /// tokio's clock, so that paused time covers the queue.
     created: Instant,
-    times: Option<Times>,
-}
-
-/// The histograms of a queue. As in controller-runtime, both labels have the controller's name.
-struct Times {
-    queued: Histogram,
-    worked: Histogram,
+    /// How long keys wait, and how long they are processed. As in controller-runtime, both labels have the
+    /// controller's name.
+    times: Option<[Histogram; 2]>,
 }
 
 /// A value with its own pair of cache lines, because processors fetch lines in pairs: threads that wait for the lock do
@@ -93,25 +88,19 @@ struct Waiting<'a, K: Key> {
 // === impl WorkQueue ===
 
 impl<K: Key> WorkQueue<K> {
-    /// Creates an empty queue with the default limits.
+    /// Creates an empty queue with the default limits. Any number of workers can get keys of one tenant.
     pub fn new() -> WorkQueue<K> {
-        WorkQueue::with(Limits::default())
-    }
-
-    /// Creates an empty queue. Any number of workers can get keys of one tenant.
-    pub fn with(limits: Limits) -> WorkQueue<K> {
-        WorkQueue::build(Queue::new(limits, usize::MAX), None)
+        WorkQueue::build(Queue::new(Limits::default(), usize::MAX), None)
     }
 
     /// Creates an empty queue for this many workers of the controller `name`. While another tenant waits, one tenant
     /// gets at most half of them. The metrics count how long keys wait and are processed.
     pub fn with_workers(name: &'static str, workers: usize, limits: Limits) -> WorkQueue<K> {
-        let times =
-            Times { queued: QUEUE_SECONDS.with([name; 2]), worked: WORK_SECONDS.with([name; 2]) };
+        let times = [QUEUE_SECONDS.with([name; 2]), WORK_SECONDS.with([name; 2])];
         WorkQueue::build(Queue::new(limits, workers), Some(times))
     }
 
-    fn build(queue: Queue<K>, times: Option<Times>) -> WorkQueue<K> {
+    fn build(queue: Queue<K>, times: Option<[Histogram; 2]>) -> WorkQueue<K> {
         let shared = Shared {
             state: Aligned(Mutex::new(State { queue, waiting: 0 })),
             wake: Notify::new(),
@@ -191,8 +180,8 @@ impl<K: Key> WorkQueue<K> {
                     continue;
                 }
             };
-            if let Some(times) = &self.shared.times {
-                times.queued.observe(waited.as_secs_f64());
+            if let Some([queued, _]) = &self.shared.times {
+                queued.observe(waited.as_secs_f64());
             }
             item.has_begun = true;
             return Some(item);
@@ -243,8 +232,8 @@ impl<K: Key> WorkQueue<K> {
     }
 
     fn worked(&self, worked: Duration) {
-        if let Some(times) = &self.shared.times {
-            times.worked.observe(worked.as_secs_f64());
+        if let Some([_, processed]) = &self.shared.times {
+            processed.observe(worked.as_secs_f64());
         }
     }
 

@@ -26,14 +26,13 @@
 
 mod key;
 mod backoff;
-mod snapshot;
 mod queue;
 mod handle;
 
 pub use backoff::{Backoff, Limits, Retry};
 pub use handle::{WorkItem, WorkQueue};
 pub use key::{Key, Priority};
-pub use snapshot::Snapshot;
+pub use queue::Snapshot;
 
 #[cfg(test)]
 mod tests;

@@ -28,7 +28,6 @@ use slab::Slab;
 
 use super::backoff::{Limits, Retry};
 use super::key::{Key, Priority};
-use super::snapshot::Snapshot;
 
 /// Nanoseconds since the queue was created: enough for 584 years.
 pub(super) type Nanos = u64;
@@ -125,6 +124,29 @@ pub(super) struct Queue<K: Key> {
     adds: u64,
     /// Delays requested since the start.
     retries: u64,
+}
+
+/// The state of a queue at one moment. client-go's names are given where they exist.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot<K> {
+    /// Runs requested so far, without repeated requests (`workqueue_adds_total`). A retry or timer counts when it is
+    /// due.
+    pub adds: u64,
+    /// Delays and retries requested so far (`workqueue_retries_total`).
+    pub retries: u64,
+    /// Runs requested that have not begun, in the order of [`Priority::ALL`] (their sum: `workqueue_depth`): keys ready
+    /// to be taken and, as in client-go, keys requested again while being processed.
+    pub depth: [usize; 2],
+    /// Timers set: backoffs, requeues, and retries that wait for the overall rate.
+    pub delayed: usize,
+    /// Keys being processed.
+    pub processing: usize,
+    /// Keys with state in the queue.
+    pub known: usize,
+    /// Total age of all running runs (`workqueue_unfinished_work_seconds`).
+    pub unfinished: Duration,
+    /// The key that has been processed longest, and its duration (`workqueue_longest_running_processor_seconds`).
+    pub oldest: Option<(K, Duration)>,
 }
 
 /// A clock that returns the time it was given.

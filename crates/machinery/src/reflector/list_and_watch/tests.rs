@@ -11,11 +11,13 @@ use http::{Request, Response};
 use http_body::Frame;
 use http_body_util::StreamBody;
 use parking_lot::Mutex;
+use prometheus_client::registry::Registry;
 use serde_json::json;
 
 use super::*;
 use crate::client::Options;
 use crate::object::fixtures::Thing;
+use crate::object::{Kind, Meta};
 use crate::store;
 
 /// The response to one request.
@@ -153,6 +155,10 @@ async fn respond(answer: Answer) -> io::Result<Response<Body>> {
 impl Run {
     /// Begins a run. After the script, the server is silent.
     fn of(script: &[Answer]) -> Run {
+        Run::of_view::<Thing>(script)
+    }
+
+    fn of_view<V: Resource>(script: &[Answer]) -> Run {
         let answers = Arc::new(Mutex::new(VecDeque::from(script.to_vec())));
         let asked: Arc<Mutex<Vec<Asked>>> = Arc::default();
         let (log, last) = (asked.clone(), Arc::new(Mutex::new(Instant::now())));
@@ -166,7 +172,7 @@ impl Run {
             respond(answers.lock().pop_front().unwrap_or(Silent))
         });
         let client = Client::from_service(service, Options::default());
-        let (writer, _) = store::new::<Thing>(Vec::new());
+        let (writer, _) = store::new::<V>(Vec::new());
         let reflector = Reflector::new(client.clone(), Scope::default(), writer);
         let (health, refresh) = (reflector.health(), reflector.refresh());
         let task = tokio::spawn(reflector.run(Shutdown::manual()));
@@ -205,6 +211,37 @@ async fn then(script: &[Answer]) -> String {
 }
 
 const FIRST: Duration = Duration::from_millis(800);
+
+/// A kind that one test uses, with a field that its objects lack.
+#[derive(Debug, serde::Deserialize)]
+struct Counted {
+    metadata: Meta,
+    #[expect(dead_code, reason = "no object has it")]
+    missing: u8,
+}
+
+crate::view!(Counted: Kind::namespaced("example.com", "v1", "Counted", "counted"));
+
+#[tokio::test(start_paused = true)]
+async fn lists_and_watches_are_counted() {
+    let script = [Refused(500), Ended("+7 =10"), Cut(".11"), Ended("")];
+    Run::of_view::<Counted>(&script).last_wait().await;
+    let resource = || ["counted.example.com"];
+    let all = [&LISTS, &LIST_FAILURES, &WATCHES, &SHORT_WATCHES, &UNDECODABLE];
+    assert_eq!(all.map(|series| series.with(resource()).get()), [2, 1, 3, 1, 1]);
+    let mut text = String::new();
+    let mut registry = Registry::default();
+    crate::instruments::register(&mut registry, "test");
+    prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+    for counted in [
+        "reflector_items_per_list_sum{name=\"counted.example.com\"} 1.0",
+        "reflector_items_per_watch_count{name=\"counted.example.com\"} 3",
+        "reflector_list_duration_seconds_count{name=\"counted.example.com\"} 1",
+        "reflector_watch_duration_seconds_count{name=\"counted.example.com\"} 3",
+    ] {
+        assert!(text.contains(counted), "{counted}: {text}");
+    }
+}
 
 // === Lists ===
 

@@ -25,7 +25,11 @@ impl Key for Named {
 
 /// A queue whose backoffs are exact.
 fn exact() -> WorkQueue<Named> {
-    WorkQueue::with(Limits { jitter: 0.0, seed: Some(1), ..Limits::default() })
+    WorkQueue::with_workers(
+        "test",
+        usize::MAX,
+        Limits { jitter: 0.0, seed: Some(1), ..Limits::default() },
+    )
 }
 
 /// Returns what `get` returns at once, if anything: polls it once and drops it.

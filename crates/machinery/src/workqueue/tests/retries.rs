@@ -40,8 +40,11 @@ async fn every_failure_doubles_the_delay_and_forget_resets_it() {
 #[tokio::test(start_paused = true)]
 async fn jitter_adds_at_most_a_tenth_and_follows_its_seed() {
     let delays = |seed| {
-        let queue: WorkQueue<Named> =
-            WorkQueue::with(Limits { seed: Some(seed), ..Limits::default() });
+        let queue: WorkQueue<Named> = WorkQueue::with_workers(
+            "test",
+            usize::MAX,
+            Limits { seed: Some(seed), ..Limits::default() },
+        );
         (0..1000)
             .map(|name| queue.add_rate_limited((0, name), Retry::default()))
             .collect::<Vec<_>>()
@@ -239,7 +242,7 @@ async fn each_failure_can_set_its_backoff_and_the_earlier_time_applies() {
 #[tokio::test(start_paused = true)]
 async fn a_backoff_that_overflows_never_ends() {
     let limits = Limits { seed: Some(1), ..Limits::default() };
-    let queue = WorkQueue::<Named>::with(limits);
+    let queue = WorkQueue::<Named>::with_workers("test", usize::MAX, limits);
     let backoff = Backoff { base: Duration::MAX, max: Duration::MAX };
     assert!(queue.add_rate_limited(A, Retry { backoff, ..Retry::default() }) > 1_000_000 * SECOND);
 }
