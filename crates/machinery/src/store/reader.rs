@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
-use super::index::{Index, Indexes, Objects, UnknownIndex, by_controller};
+use super::index::{Index, Objects, UnknownIndex, by_controller};
 use super::state::StoreState;
 use crate::object::{InternedStr, Object, ObjectKey, Resource, Uid};
 
@@ -26,7 +26,6 @@ pub(super) struct Shared<V> {
     pub(super) objects: RwLock<Objects<V>>,
     /// Number of keys in `state.unconfirmed`: handlers can read it while the state is locked.
     pub(super) unconfirmed: AtomicUsize,
-    pub(super) indexes: Arc<Indexes<V>>,
 }
 
 // === impl Store ===
@@ -45,10 +44,9 @@ impl<V> fmt::Debug for Store<V> {
 
 impl<V: Object> Store<V> {
     pub(super) fn new(indexes: Vec<Index<V>>) -> Store<V> {
-        let indexes = Arc::new(Indexes::new(indexes));
-        let objects = RwLock::new(Objects::new(indexes.clone()));
+        let objects = RwLock::new(Objects::new(indexes));
         let state = Mutex::new(StoreState::new());
-        let shared = Arc::new(Shared { state, objects, unconfirmed: AtomicUsize::new(0), indexes });
+        let shared = Arc::new(Shared { state, objects, unconfirmed: AtomicUsize::new(0) });
         Store { shared, parts: Arc::default() }
     }
 
@@ -132,13 +130,12 @@ impl<V: Object> Store<V> {
         wanted: impl Fn(&V) -> bool,
     ) -> Result<Vec<Arc<V>>, UnknownIndex> {
         let mut found = Vec::new();
-        let at = self.shared.indexes.position(name)?;
         for part in self.all() {
-            part.objects.read().under(at, value, &mut |object| {
+            part.objects.read().under(name, value, &mut |object| {
                 if wanted(object) {
                     found.push(object.clone());
                 }
-            });
+            })?;
         }
         Ok(found)
     }
@@ -187,11 +184,6 @@ impl<V: Object> Store<V> {
         // Always locked in the same order.
         let _doors: Vec<_> = self.all().map(|part| part.state.lock()).collect();
         then(self.list())
-    }
-
-    /// Returns the number of panics of index functions.
-    pub fn index_panics(&self) -> u64 {
-        self.all().map(|part| part.indexes.panics()).sum()
     }
 
     /// Returns the number of keys whose creation or deletion by this process the watch has not shown yet.

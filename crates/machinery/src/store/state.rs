@@ -8,7 +8,7 @@ use std::sync::{Arc, atomic};
 use hashbrown::HashMap;
 
 use super::delta::{Delta, DeltaHandler, step};
-use super::index::{Objects, has_spare_room};
+use super::index::Objects;
 use super::reader::Shared;
 use crate::object::{Object, ObjectKey, ResourceVersion, Uid};
 
@@ -115,9 +115,6 @@ impl<V> StoreState<V> {
     pub(super) fn forget_if_idle(&mut self, key: &ObjectKey) {
         if self.unconfirmed.get(key).is_some_and(Unconfirmed::is_idle) {
             self.unconfirmed.remove(key);
-            if has_spare_room(self.unconfirmed.len(), self.unconfirmed.capacity()) {
-                self.unconfirmed.shrink_to(2 * self.unconfirmed.len());
-            }
         }
     }
 }

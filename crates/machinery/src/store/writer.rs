@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::delta::Delta;
-use super::index::Objects;
 use super::reader::Store;
 use super::relist::Relist;
 use crate::object::{Object, ObjectKey, ResourceVersion, Uid};
@@ -90,8 +89,10 @@ impl<V: Object> Writer<V> {
     /// Begins a list, and discards what an unfinished one has staged.
     pub fn begin(&mut self) {
         let shared = self.store.shared();
-        let staged = Objects::new(shared.indexes.clone());
-        let stored = shared.objects.read().len();
+        let (stored, staged) = {
+            let objects = shared.objects.read();
+            (objects.len(), objects.emptied())
+        };
         self.relist = Some(Relist::new(stored, staged));
     }
 
