@@ -37,11 +37,14 @@ impl<V> Delta<V> {
     }
 }
 
-/// Adds the deltas from `old` to `new`.
-pub(super) fn step<V: Object>(old: Option<Arc<V>>, new: Arc<V>, out: &mut Vec<Delta<V>>) {
+/// Reports the deltas from `old` to `new`.
+pub(super) fn step<V: Object>(old: Option<Arc<V>>, new: Arc<V>, mut report: impl FnMut(Delta<V>)) {
     match old {
-        None => out.push(Delta::Added(new)),
-        Some(old) if old.uid() == new.uid() => out.push(Delta::Updated { old, new }),
-        Some(old) => out.extend([Delta::Deleted(old), Delta::Added(new)]),
+        None => report(Delta::Added(new)),
+        Some(old) if old.uid() == new.uid() => report(Delta::Updated { old, new }),
+        Some(old) => {
+            report(Delta::Deleted(old));
+            report(Delta::Added(new));
+        }
     }
 }

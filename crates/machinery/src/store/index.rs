@@ -106,12 +106,6 @@ impl<V> fmt::Debug for Index<V> {
 
 // === impl ByKey ===
 
-impl<V> Clone for ByKey<V> {
-    fn clone(&self) -> ByKey<V> {
-        ByKey(self.0.clone())
-    }
-}
-
 impl<V: Object> PartialEq for ByKey<V> {
     fn eq(&self, other: &ByKey<V>) -> bool {
         self.0.key() == other.0.key()
@@ -134,29 +128,21 @@ impl<V: Object> Borrow<ObjectKey> for ByKey<V> {
 
 // === impl Objects ===
 
-impl<V> Clone for Objects<V> {
-    fn clone(&self) -> Objects<V> {
-        Objects { by_key: self.by_key.clone(), indexes: self.indexes.clone() }
-    }
-}
-
 impl<V: Object> Objects<V> {
     pub(super) fn new(indexes: impl IntoIterator<Item = Index<V>>) -> Objects<V> {
         let indexes = indexes.into_iter().map(|index| (index, BTreeMap::new())).collect();
         Objects { by_key: HashSet::default(), indexes }
     }
 
-    /// Returns an empty table with the same indexes.
+    /// Returns an empty table with the same indexes, and room for as many objects.
     pub(super) fn emptied(&self) -> Objects<V> {
-        Objects::new(self.indexes.iter().map(|(index, _)| index.clone()))
+        let by_key = HashSet::with_capacity_and_hasher(self.len(), KeyHasher::default());
+        let indexes = self.indexes.iter().map(|(index, _)| index.clone());
+        Objects { by_key, ..Objects::new(indexes) }
     }
 
     pub(super) fn len(&self) -> usize {
         self.by_key.len()
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.by_key.is_empty()
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<V>> {

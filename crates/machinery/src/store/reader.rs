@@ -21,7 +21,7 @@ pub struct Store<V> {
 pub(super) struct Shared<V> {
     /// Locked during each change of the objects, until handlers have been notified.
     pub(super) state: Mutex<StoreState<V>>,
-    /// Locked for one lookup or one change at a time, and for reading while the first list is reported. Changed only with
+    /// Locked for one lookup or one change at a time, and for reading while a list is reported. Changed only with
     /// the state locked, so a handler never waits for a writer.
     pub(super) objects: RwLock<Objects<V>>,
     /// Number of keys in `state.unconfirmed`: handlers can read it while the state is locked.

@@ -112,7 +112,7 @@ impl<V> StoreState<V> {
     }
 
     /// Removes the entry of a key if it is empty.
-    pub(super) fn forget_if_idle(&mut self, key: &ObjectKey) {
+    fn forget_if_idle(&mut self, key: &ObjectKey) {
         if self.unconfirmed.get(key).is_some_and(Unconfirmed::is_idle) {
             self.unconfirmed.remove(key);
         }
@@ -171,7 +171,7 @@ impl Unconfirmed {
     }
 
     /// Returns whether the entry is empty.
-    fn is_idle(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         self.tombstones.is_empty() && !self.created.is_some()
     }
 }
@@ -207,7 +207,7 @@ impl<V: Object> Change<'_, V> {
             unconfirmed.created = uid;
         }
         let old = self.objects.insert(&object);
-        step(old, object.clone(), self.deltas);
+        step(old, object.clone(), |delta| self.deltas.push(delta));
         object
     }
 
@@ -246,7 +246,7 @@ impl<V: Object> Change<'_, V> {
         };
         if !is_past && stored.is_none_or(is_news) {
             let old = self.objects.insert(&object);
-            step(old, object, self.deltas);
+            step(old, object, |delta| self.deltas.push(delta));
         }
     }
 

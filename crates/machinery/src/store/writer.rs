@@ -88,12 +88,7 @@ impl<V: Object> Writer<V> {
 
     /// Begins a list, and discards what an unfinished one has staged.
     pub fn begin(&mut self) {
-        let shared = self.store.shared();
-        let (stored, staged) = {
-            let objects = shared.objects.read();
-            (objects.len(), objects.emptied())
-        };
-        self.relist = Some(Relist::new(stored, staged));
+        self.relist = Some(Relist::new(&self.store.shared().objects.read()));
     }
 
     /// Adds an object of the list. The last one of a key counts.
