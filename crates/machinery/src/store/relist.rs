@@ -30,9 +30,7 @@ impl<V: Object> Relist<V> {
     /// Adds an object of the list. The last one of a key counts.
     pub(super) fn listed(&mut self, shared: &Shared<V>, object: V) {
         let key = object.key();
-        if !self.kept.is_empty() {
-            self.kept.remove(key);
-        }
+        self.kept.remove(key);
         let stored = shared.objects.read().get(key).cloned();
         let stored = stored.filter(|stored| is_same_state::<V>(stored, &object));
         self.next.insert(&stored.unwrap_or_else(|| Arc::new(object)));

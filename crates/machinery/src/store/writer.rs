@@ -57,22 +57,25 @@ impl<V: Object> Writer<V> {
         let (key, uid, version) = (object.key().clone(), object.uid(), object.meta().version);
         // The stored object is more complete than a name alone.
         let last = uid.is_some().then(|| Arc::new(object));
-        self.gone(&key, uid, version, last);
+        self.store.shared().enter(|change| change.deleted(&key, uid, version, last));
     }
 
-    /// Handles DELETED for an object that cannot be decoded.
-    pub fn delete_undecodable(&mut self, key: &ObjectKey, uid: Uid, version: ResourceVersion) {
-        self.gone(key, uid, version, None);
-    }
-
-    fn gone(&self, key: &ObjectKey, uid: Uid, version: ResourceVersion, last: Option<Arc<V>>) {
-        self.store.shared().enter(|change| change.deleted(key, uid, version, last));
-    }
-
-    /// Handles ADDED or MODIFIED for an object that cannot be decoded. The last good state of the same object stays;
-    /// another object of the same name is removed.
-    pub fn update_undecodable(&mut self, key: &ObjectKey, uid: Uid, version: ResourceVersion) {
-        self.store.shared().enter(|change| change.update_undecodable(key, uid, version));
+    /// Handles an event of an object that cannot be decoded. Unless it is `deleted`, the last good state of the same
+    /// object stays; another object of the same name is removed.
+    pub fn undecodable(
+        &mut self,
+        key: &ObjectKey,
+        uid: Uid,
+        version: ResourceVersion,
+        deleted: bool,
+    ) {
+        self.store.shared().enter(|change| {
+            if deleted {
+                change.deleted(key, uid, version, None);
+            } else {
+                change.undecodable(key, uid, version);
+            }
+        });
     }
 
     /// Handles BOOKMARK: all changes up to `version` have arrived. Forgets responses that the watch should have shown
