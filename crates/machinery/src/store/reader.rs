@@ -12,11 +12,12 @@ use crate::object::{InternedStr, Object, ObjectKey, Resource, Uid};
 
 /// A reader of the local cache. Cheap to clone.
 pub struct Store<V> {
-    /// All objects, unless there are parts.
-    shared: Arc<Shared<V>>,
-    /// Sorted by namespace. Each has its own writer and is independent of the others.
-    parts: Arc<[(InternedStr, Arc<Shared<V>>)]>,
+    /// One with all objects, or one per namespace, sorted. Each has its own writer and is independent of the others.
+    parts: Arc<[Part<V>]>,
 }
+
+/// The objects of a namespace; `None`: all.
+type Part<V> = (Option<InternedStr>, Arc<Shared<V>>);
 
 pub(super) struct Shared<V> {
     /// Locked during each change of the objects, until handlers have been notified.
@@ -32,7 +33,7 @@ pub(super) struct Shared<V> {
 
 impl<V> Clone for Store<V> {
     fn clone(&self) -> Self {
-        Store { shared: self.shared.clone(), parts: self.parts.clone() }
+        Store { parts: self.parts.clone() }
     }
 }
 
@@ -47,23 +48,22 @@ impl<V: Object> Store<V> {
         let objects = RwLock::new(Objects::new(indexes));
         let state = Mutex::new(StoreState::new());
         let shared = Arc::new(Shared { state, objects, unconfirmed: AtomicUsize::new(0) });
-        Store { shared, parts: Arc::default() }
+        Store { parts: Arc::new([(None, shared)]) }
     }
 
-    /// Reads several stores as one, each with the objects of one namespace only. "At one instant" then applies to each
-    /// namespace separately. `None` if there are no stores.
-    pub fn of_namespaces(
-        stores: impl IntoIterator<Item = (InternedStr, Store<V>)>,
-    ) -> Option<Store<V>> {
-        let mut parts: Vec<_> =
-            stores.into_iter().map(|(namespace, store)| (namespace, store.shared)).collect();
+    /// Reads several stores as one, each with the objects of one namespace only, or a single one with all objects. "At
+    /// one instant" then applies to each namespace separately.
+    pub(crate) fn of_namespaces(
+        stores: impl IntoIterator<Item = (Option<InternedStr>, Store<V>)>,
+    ) -> Store<V> {
+        let part = |(namespace, store): (_, Store<V>)| (namespace, store.parts[0].1.clone());
+        let mut parts: Vec<Part<V>> = stores.into_iter().map(part).collect();
         parts.sort_by(|a, b| a.0.cmp(&b.0));
-        let shared = parts.first()?.1.clone();
-        Some(Store { shared, parts: parts.into() })
+        Store { parts: parts.into() }
     }
 
     pub(super) fn shared(&self) -> &Shared<V> {
-        &self.shared
+        &self.parts[0].1
     }
 
     /// Returns whether objects in the namespace of `key` are stored.
@@ -73,16 +73,16 @@ impl<V: Object> Store<V> {
 
     /// Returns the part that `key` belongs to.
     fn part(&self, key: &ObjectKey) -> Option<&Shared<V>> {
-        if self.parts.is_empty() {
-            return Some(&self.shared);
+        if let [(None, all)] = &*self.parts {
+            return Some(all);
         }
-        let at = self.parts.binary_search_by(|(namespace, _)| namespace.cmp(key.namespace()));
+        let namespace = Some(key.namespace());
+        let at = self.parts.binary_search_by(|(part, _)| part.as_ref().cmp(&namespace));
         Some(&self.parts[at.ok()?].1)
     }
 
     fn all(&self) -> impl Iterator<Item = &Shared<V>> {
-        let one = self.parts.is_empty().then_some(&*self.shared);
-        one.into_iter().chain(self.parts.iter().map(|(_, part)| &**part))
+        self.parts.iter().map(|(_, part)| &**part)
     }
 
     /// Returns the object under `key`.
