@@ -2,7 +2,6 @@
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -33,14 +32,12 @@ pub struct UnknownIndex {
 }
 
 /// Objects by key and by index. Per index, every object is under each of its values, and nowhere else.
-#[derive(Debug)]
 pub(super) struct Objects<V> {
     by_key: HashSet<ByKey<V>, KeyHasher>,
     indexes: Vec<(Index<V>, Postings<V>)>,
 }
 
 /// An object that hashes and compares by its key.
-#[derive(Debug)]
 struct ByKey<V>(Arc<V>);
 
 /// The objects of an index, by value and key.
@@ -96,12 +93,6 @@ pub(super) fn by_controller<P: Resource>() -> String {
 
 fn is_of_group<P: Resource>(api_version: &str) -> bool {
     api_version.split_once('/').map_or("", |(group, _)| group) == P::kind().group
-}
-
-impl<V> fmt::Debug for Index<V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Index").field(&self.name).finish()
-    }
 }
 
 // === impl ByKey ===

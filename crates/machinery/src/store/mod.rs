@@ -52,7 +52,7 @@ use crate::object::Object;
 /// Creates a store. Indexes cannot be added later.
 pub fn new<V: Object>(indexes: Vec<Index<V>>) -> (Writer<V>, Store<V>) {
     let store = Store::new(indexes);
-    (Writer::new(store.clone()), store)
+    (Writer { store: store.clone(), relist: None }, store)
 }
 
 #[cfg(test)]

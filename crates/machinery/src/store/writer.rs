@@ -1,6 +1,5 @@
 //! The writer of a store.
 
-use std::fmt;
 use std::sync::Arc;
 
 use super::delta::Delta;
@@ -13,18 +12,14 @@ use crate::object::{Object, ObjectKey, ResourceVersion, Uid};
 /// Deltas are reported after the change is visible, so that a handler can read the store. During the first list, readers
 /// share the lock of the objects with it; writers wait for the lock of the state. A handler must not panic: other deltas of the current change would be lost.
 pub struct Writer<V> {
-    store: Store<V>,
+    pub(super) store: Store<V>,
     /// The staged list, from [`Writer::begin`] on.
-    relist: Option<Relist<V>>,
+    pub(super) relist: Option<Relist<V>>,
 }
 
 // === impl Writer ===
 
 impl<V: Object> Writer<V> {
-    pub(super) fn new(store: Store<V>) -> Writer<V> {
-        Writer { store, relist: None }
-    }
-
     /// Returns a reader of this store.
     pub fn store(&self) -> Store<V> {
         self.store.clone()
@@ -125,11 +120,5 @@ impl<V: Object> Writer<V> {
     pub fn commit(&mut self, version: ResourceVersion) -> bool {
         let Some(relist) = self.relist.take() else { return false };
         self.store.shared().take_over(relist, version)
-    }
-}
-
-impl<V> fmt::Debug for Writer<V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Writer").field("listing", &self.relist.is_some()).finish_non_exhaustive()
     }
 }
