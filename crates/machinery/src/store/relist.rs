@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering;
 
 use hashbrown::HashMap;
 
-use super::delta::{Delta, step};
 use super::index::Objects;
 use super::reader::Shared;
 use super::state::{Unconfirmed, is_same_state};
+use super::{Delta, step};
 use crate::object::{KeyHasher, Object, ObjectKey, ResourceVersion, Uid};
 
 /// A list, from which the next content of the store is built.

@@ -6,9 +6,9 @@ use std::sync::{Arc, atomic};
 
 use hashbrown::HashMap;
 
-use super::delta::{Delta, DeltaHandler, step};
 use super::index::Objects;
 use super::reader::Shared;
+use super::{Delta, DeltaHandler, step};
 use crate::object::{Object, ObjectKey, ResourceVersion, Uid};
 
 /// Number of keys with responses that the watch has not shown yet. At the limit, responses of other keys wait for the

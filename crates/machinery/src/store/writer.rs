@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::delta::Delta;
+use super::Delta;
 use super::reader::Store;
 use super::relist::Relist;
 use crate::object::{Object, ObjectKey, ResourceVersion, Uid};
