@@ -177,17 +177,20 @@ impl<V: Resource> Informer<V> {
     /// namespaces, one that can no longer be listed counts as not synced. The empty name means cluster-scoped objects,
     /// which concern every namespace that can be listed: see [`Informer::synced`].
     pub fn has_synced_in(&self, namespace: &str) -> bool {
-        let scopes = self.health();
-        let is_forbidden = |health: &Health| health.state == State::Forbidden;
+        let scopes = &self.0.scopes;
+        let is_forbidden = |health: &HealthHandle| health.get().state == State::Forbidden;
         if namespace.is_empty() {
-            let one_has = scopes.iter().any(|(_, health)| health.synced);
-            let is_synced = |health: &Health| health.synced || one_has && is_forbidden(health);
-            return scopes.iter().all(|(_, health)| is_synced(health));
+            let one_has = scopes.iter().any(|(_, health, _)| health.has_synced());
+            let is_ready =
+                |health: &HealthHandle| health.has_synced() || one_has && is_forbidden(health);
+            return scopes.iter().all(|(_, health, _)| is_ready(health));
         }
         let is_for = |scope: &Option<InternedStr>| scope.as_ref().is_none_or(|it| *it == namespace);
-        match scopes.iter().find(|(scope, _)| is_for(scope)) {
+        match scopes.iter().find(|(scope, ..)| is_for(scope)) {
             // A namespace that can no longer be listed is outdated.
-            Some((_, health)) => health.synced && !(scopes.len() > 1 && is_forbidden(health)),
+            Some((_, health, _)) => {
+                health.has_synced() && !(scopes.len() > 1 && is_forbidden(health))
+            }
             None => self.has_synced(),
         }
     }
