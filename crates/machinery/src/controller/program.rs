@@ -51,9 +51,8 @@ pub struct Program {
     tasks: Vec<Task>,
     outer_tasks: Vec<Task>,
     controllers: Vec<(&'static str, Work)>,
-    /// One per informer, like `synced_except_forbidden`.
+    /// One per informer.
     synced: Vec<Ready>,
-    synced_except_forbidden: Vec<Ready>,
 }
 
 /// Reason why a [`Program`] ended before its shutdown.
@@ -118,7 +117,6 @@ impl Program {
     /// Adds an informer.
     pub(crate) fn run_informer<V: Resource>(&mut self, informer: &Informer<V>) {
         self.synced.push(informer.synced().boxed());
-        self.synced_except_forbidden.push(informer.synced_except_forbidden().boxed());
         let name = format!("the informer of {}", informer.kind().resource());
         let informer = informer.clone();
         let task = |stop| async move { informer.run(stop).await.map_err(|e| e.to_string()) };
@@ -207,7 +205,7 @@ impl Program {
 
         let announce = async {
             // Each in all namespaces that it can list, at least one.
-            join_all(self.synced_except_forbidden).await;
+            all_synced.clone().await;
             tracing::info!("Ready to work: all informers are synced");
             std::future::pending::<Infallible>().await
         };

@@ -8,23 +8,15 @@ use crate::store::Index;
 /// Builds an [`Informer`].
 pub struct Builder<V> {
     pub(super) client: Client,
-    pub(super) namespaces: Vec<InternedStr>,
-    pub(super) labels: Option<String>,
-    pub(super) fields: Option<String>,
-    pub(super) metadata_only: bool,
+    namespaces: Vec<InternedStr>,
+    /// The scope in each namespace.
+    scope: Scope,
     pub(super) indexes: Vec<Index<V>>,
 }
 
 impl<V: Resource> Builder<V> {
     pub(super) fn new(client: Client) -> Builder<V> {
-        Builder {
-            client,
-            namespaces: Vec::new(),
-            labels: None,
-            fields: None,
-            metadata_only: false,
-            indexes: Vec::new(),
-        }
+        Builder { client, namespaces: Vec::new(), scope: Scope::default(), indexes: Vec::new() }
     }
 
     /// Selects only these namespaces. Each is listed and watched separately, so a Role in each is enough. An empty
@@ -42,20 +34,20 @@ impl<V: Resource> Builder<V> {
 
     /// Selects only objects that match this label selector.
     pub fn labels(mut self, selector: impl Into<String>) -> Self {
-        self.labels = Some(selector.into());
+        self.scope.labels = Some(selector.into());
         self
     }
 
     /// Selects only objects that match this field selector.
     pub fn fields(mut self, selector: impl Into<String>) -> Self {
-        self.fields = Some(selector.into());
+        self.scope.fields = Some(selector.into());
         self
     }
 
     /// Requests metadata only, for a view that needs nothing else. Not for [`Typed`](crate::object::Typed), whose types
     /// decode whole objects.
     pub fn metadata_only(mut self) -> Self {
-        self.metadata_only = true;
+        self.scope.metadata_only = true;
         self
     }
 
@@ -75,34 +67,25 @@ impl<V: Resource> Builder<V> {
 
     /// Returns why the informer cannot work, if so.
     pub(super) fn refused(&self) -> Option<BuildError> {
-        let kind = V::kind();
-        let resource = || kind.resource();
-        if self.metadata_only && V::IS_WHOLE {
-            return Some(BuildError::MetadataOfWhole { resource: resource() });
+        let (kind, resource) = (V::kind(), V::kind().resource());
+        if self.scope.metadata_only && V::IS_WHOLE {
+            return Some(BuildError::MetadataOfWhole { resource });
         }
         if !kind.namespaced && !self.namespaces.is_empty() {
-            return Some(BuildError::ClusterScoped { resource: resource() });
+            return Some(BuildError::ClusterScoped { resource });
         }
         let names: Vec<&InternedStr> = self.indexes.iter().map(Index::name).collect();
         let twice = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name));
-        twice.map(|(_, name)| BuildError::DuplicateIndex {
-            resource: resource(),
-            index: name.to_string(),
-        })
+        let index = twice?.1.to_string();
+        Some(BuildError::DuplicateIndex { resource, index })
     }
 
     /// Returns one scope per namespace, or a single one for all.
     pub(super) fn scopes(&self) -> Vec<Scope> {
-        let metadata_only = self.metadata_only;
-        let scope = |namespace| Scope {
-            metadata_only,
-            namespace,
-            labels: self.labels.clone(),
-            fields: self.fields.clone(),
-        };
         if self.namespaces.is_empty() {
-            return vec![scope(None)];
+            return vec![self.scope.clone()];
         }
-        self.namespaces.iter().cloned().map(|namespace| scope(Some(namespace))).collect()
+        let namespaces = self.namespaces.iter().cloned().map(Some);
+        namespaces.map(|namespace| Scope { namespace, ..self.scope.clone() }).collect()
     }
 }

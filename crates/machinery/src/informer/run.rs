@@ -3,6 +3,8 @@
 use std::future::Future;
 use std::sync::Arc;
 
+use futures::FutureExt;
+use futures::future::{join_all, select, select_all};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
@@ -85,15 +87,14 @@ pub enum BuildError {
 pub struct Informer<V>(Arc<Shared<V>>);
 
 struct Shared<V> {
-    kind: Kind,
     store: Store<V>,
     handlers: Arc<Handlers<V>>,
     /// Stored until [`Informer::run`] takes them.
     reflectors: Mutex<Vec<Reflector<V>>>,
     /// The reason why it cannot work as built.
     refused: Option<BuildError>,
-    health: Vec<(Option<InternedStr>, HealthHandle)>,
-    refreshes: Vec<Refresh>,
+    /// By namespace; `None`: all.
+    scopes: Vec<(Option<InternedStr>, HealthHandle, Refresh)>,
 }
 
 impl<V> Clone for Informer<V> {
@@ -105,37 +106,23 @@ impl<V> Clone for Informer<V> {
 impl<V: Resource> From<Builder<V>> for Informer<V> {
     fn from(builder: Builder<V>) -> Informer<V> {
         let handlers = Arc::new(Handlers::new());
-        let kind = V::kind();
-        let (refused, scopes) = (builder.refused(), builder.scopes());
-        let mut stores = Vec::new();
-        let (mut reflectors, mut health) = (Vec::new(), Vec::new());
-        let mut refreshes = Vec::new();
-        for scope in scopes {
+        let (mut stores, mut scopes, mut reflectors) = (Vec::new(), Vec::new(), Vec::new());
+        for scope in builder.scopes() {
             let (mut writer, store) = store::new(builder.indexes.clone());
-            let notified = handlers.clone();
+            let (notified, namespace) = (handlers.clone(), scope.namespace.clone());
             writer.on_delta(move |delta, initial| notified.notify(delta, initial));
-            let namespace = scope.namespace.clone();
             let reflector = Reflector::new(builder.client.clone(), scope, writer);
             stores.push((namespace.clone(), store));
-            health.push((namespace, reflector.health()));
-            refreshes.push(reflector.refresh());
+            scopes.push((namespace, reflector.health(), reflector.refresh()));
             reflectors.push(reflector);
         }
-        let reflectors = Mutex::new(reflectors);
-        let store = as_one(stores);
-        Informer(Arc::new(Shared { kind, store, handlers, reflectors, refused, health, refreshes }))
-    }
-}
-
-/// Returns the store of all namespaces, or combines several.
-fn as_one<V: Resource>(stores: Vec<(Option<InternedStr>, Store<V>)>) -> Store<V> {
-    match stores.as_slice() {
-        [(None, store)] => store.clone(),
-        _ => {
-            let parts =
-                stores.into_iter().filter_map(|(namespace, store)| Some((namespace?, store)));
-            Store::of_namespaces(parts).expect("there is at least one scope")
-        }
+        Informer(Arc::new(Shared {
+            store: Store::of_namespaces(stores),
+            handlers,
+            reflectors: Mutex::new(reflectors),
+            refused: builder.refused(),
+            scopes,
+        }))
     }
 }
 
@@ -147,7 +134,7 @@ impl<V: Resource> Informer<V> {
 
     /// The kind.
     pub fn kind(&self) -> Kind {
-        self.0.kind
+        V::kind()
     }
 
     /// The store of its objects.
@@ -168,84 +155,59 @@ impl<V: Resource> Informer<V> {
     /// Returns whether every scope has completed its first list, and every handler of [`Informer::handle`] has
     /// received it. Once true, it stays true.
     pub fn has_synced(&self) -> bool {
-        self.0.health.iter().all(|(_, health)| health.has_synced())
+        self.0.scopes.iter().all(|(_, health, _)| health.has_synced())
     }
 
-    /// Waits until [`Informer::has_synced`] is true; indefinitely, if the informer ends before.
+    /// Completes when every scope has synced; never, if the informer ends before. As soon as one has, namespaces that
+    /// the account cannot list are not waited for (for example one that was deleted with its RoleBinding).
     pub fn synced(&self) -> impl Future<Output = ()> + Send + use<V> {
-        let health: Vec<_> = self.0.health.iter().map(|(_, health)| health.clone()).collect();
+        let first =
+            self.0.scopes.iter().map(|(_, health, _)| health.reached(|it| it.synced).boxed());
+        let first = select_all(first);
+        let excused = |health: &Health| health.synced || health.state == State::Forbidden;
+        let all = join_all(self.0.scopes.iter().map(|(_, health, _)| health.reached(excused)));
         async move {
-            for health in health {
-                health.reached(|health| health.synced).await;
-            }
+            first.await;
+            all.await;
         }
     }
 
     /// Returns whether the scope of a namespace has synced: its own scope, if there is one per namespace. Of several
-    /// namespaces, one that can no longer be listed counts as not synced. The empty
-    /// name means cluster-scoped objects, which concern every namespace that can be listed:
-    /// [`Informer::synced_except_forbidden`].
+    /// namespaces, one that can no longer be listed counts as not synced. The empty name means cluster-scoped objects,
+    /// which concern every namespace that can be listed: see [`Informer::synced`].
     pub fn has_synced_in(&self, namespace: &str) -> bool {
+        let scopes = &self.0.scopes;
+        let is_forbidden = |health: &HealthHandle| health.get().state == State::Forbidden;
         if namespace.is_empty() {
-            return self.is_synced_except_forbidden();
+            let one_has = scopes.iter().any(|(_, health, _)| health.has_synced());
+            let is_ready =
+                |health: &HealthHandle| health.has_synced() || one_has && is_forbidden(health);
+            return scopes.iter().all(|(_, health, _)| is_ready(health));
         }
-        let has_several = self.0.health.len() > 1;
         let is_for = |scope: &Option<InternedStr>| scope.as_ref().is_none_or(|it| *it == namespace);
-        match self.0.health.iter().find(|(scope, _)| is_for(scope)) {
-            Some((_, health)) => {
-                let health = health.get();
-                // A namespace that can no longer be listed is outdated.
-                health.synced && !(has_several && health.state == State::Forbidden)
+        match scopes.iter().find(|(scope, ..)| is_for(scope)) {
+            // A namespace that can no longer be listed is outdated.
+            Some((_, health, _)) => {
+                health.has_synced() && !(scopes.len() > 1 && is_forbidden(health))
             }
             None => self.has_synced(),
         }
-    }
-
-    /// Waits until every namespace has synced. As soon as one has, namespaces that the account cannot list are not
-    /// waited for (for example one that was deleted with its RoleBinding).
-    pub fn synced_except_forbidden(&self) -> impl Future<Output = ()> + Send + use<V> {
-        let informer = self.clone();
-        let mut changes: Vec<_> =
-            self.0.health.iter().map(|(_, health)| health.changes()).collect();
-        async move {
-            while !informer.is_synced_except_forbidden() {
-                // `informer` keeps the senders, so this cannot fail.
-                let changed = changes.iter_mut().map(|changes| Box::pin(changes.changed()));
-                drop(futures::future::select_all(changed).await);
-            }
-        }
-    }
-
-    fn is_synced_except_forbidden(&self) -> bool {
-        let states: Vec<Health> = self.0.health.iter().map(|(_, health)| health.get()).collect();
-        let one_has = states.iter().any(|health| health.synced);
-        let is_synced =
-            |health: &Health| health.synced || one_has && health.state == State::Forbidden;
-        self.has_synced() || states.iter().all(is_synced)
     }
 
     /// Lists the current state, and completes when it is stored and reported to the handlers. A new leader needs
     /// this, because its watches can lag behind the last leader's writes. One list serves all calls with the same or
     /// an earlier `term`.
     pub fn refresh(&self, term: u64) -> impl Future<Output = ()> + Send + use<V> {
-        self.0.refreshes.iter().for_each(|refresh| refresh.request(term));
-        let has_several = self.0.health.len() > 1;
-        let listed = self.0.refreshes.iter().zip(&self.0.health).map(|(refresh, (_, health))| {
-            let done = refresh.done(term);
+        let has_several = self.0.scopes.len() > 1;
+        let listed = self.0.scopes.iter().map(|(_, health, refresh)| {
+            refresh.request(term);
             // A namespace that cannot be listed must not delay others. Nothing is reconciled in it
             // ([`Informer::has_synced_in`]).
             let excused =
                 health.reached(move |health| has_several && health.state == State::Forbidden);
-            async move {
-                tokio::select! {
-                    biased;
-                    () = done => {}
-                    () = excused => {}
-                }
-            }
+            select(refresh.done(term).boxed(), excused.boxed())
         });
-        let listed: Vec<_> = listed.collect();
-        async move { drop(futures::future::join_all(listed).await) }
+        join_all(listed).map(drop)
     }
 
     /// Returns why it cannot work as built, if so: [`Informer::run`] refuses it.
@@ -255,7 +217,8 @@ impl<V: Resource> Informer<V> {
 
     /// The health of its reflectors, by namespace (`None`: all).
     pub fn health(&self) -> Vec<(Option<InternedStr>, Health)> {
-        self.0.health.iter().map(|(namespace, handle)| (namespace.clone(), handle.get())).collect()
+        let scopes = self.0.scopes.iter();
+        scopes.map(|(namespace, health, _)| (namespace.clone(), health.get())).collect()
     }
 
     /// Returns the number of panics of its handlers so far.

@@ -470,7 +470,7 @@ impl<V: Resource> ControllerBuilder<V> {
                     enqueue_all(&state.objects, &handle);
                 }
             };
-            let synced = informers.synced_except_forbidden(&views);
+            let synced = informers.synced(&views);
             let informers = informers.clone();
             Ok(program.controller_run(name, |stop| async move {
                 tokio::select! {

@@ -50,13 +50,13 @@ trait AnyDeclaration: Any + Send {
 
 /// An informer, without the type of its view.
 trait AnyInformer: Any + Send + Sync {
-    fn synced_except_forbidden(&self) -> Synced;
+    fn synced(&self) -> Synced;
     fn has_synced_in(&self, namespace: &str) -> bool;
     /// Lists the current state of the API server again.
     fn refresh(&self, term: u64) -> Synced;
 }
 
-/// Completes when an informer is ready, see [`Informer::synced_except_forbidden`].
+/// Completes when an informer is ready, see [`Informer::synced`].
 pub(super) type Synced = BoxFuture<'static, ()>;
 
 /// The parts of a controller: its client, its recorder of Events, its queue, and the stores of its views.
@@ -166,9 +166,9 @@ impl Informers {
         self.0.iter().find_map(|(_, informer)| (&**informer as &dyn Any).downcast_ref())
     }
 
-    /// Completes when the informers of all `views` are ready, see [`Informer::synced_except_forbidden`].
-    pub(super) fn synced_except_forbidden(&self, views: &[TypeId]) -> Synced {
-        join_all(self.of(views).map(AnyInformer::synced_except_forbidden)).map(drop).boxed()
+    /// Completes when the informers of all `views` are ready, see [`Informer::synced`].
+    pub(super) fn synced(&self, views: &[TypeId]) -> Synced {
+        join_all(self.of(views).map(AnyInformer::synced)).map(drop).boxed()
     }
 
     /// Returns whether the informers of all `views` have synced in this namespace.
@@ -183,8 +183,8 @@ impl Informers {
 }
 
 impl<V: Resource> AnyInformer for Informer<V> {
-    fn synced_except_forbidden(&self) -> Synced {
-        Informer::synced_except_forbidden(self).boxed()
+    fn synced(&self) -> Synced {
+        Informer::synced(self).boxed()
     }
 
     fn has_synced_in(&self, namespace: &str) -> bool {

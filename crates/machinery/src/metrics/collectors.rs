@@ -58,7 +58,6 @@ pub(super) struct InformerNumbers {
     live: bool,
     quarantined: usize,
     handler_panics: u64,
-    index_panics: u64,
 }
 
 // === impl Sources ===
@@ -163,7 +162,6 @@ impl Informers {
             let scopes = scopes.iter().map(|(_, health)| InformerNumbers::of(health, now));
             InformerNumbers {
                 handler_panics: informer.handler_panics(),
-                index_panics: informer.store().index_panics(),
                 ..scopes.reduce(InformerNumbers::and).unwrap_or_default()
             }
         });
@@ -203,7 +201,6 @@ impl InformerNumbers {
             live: self.live && other.live,
             quarantined: self.quarantined + other.quarantined,
             handler_panics: self.handler_panics + other.handler_panics,
-            index_panics: self.index_panics + other.index_panics,
         }
     }
 }
@@ -240,9 +237,7 @@ impl Collector for Informers {
                 all.iter().map(|(kind, n)| (labels(kind.as_str()), ConstCounter::new(value(n))));
             self.write(encoder, (name, help), series)
         };
-        counter("_informer_handler_panics", "Panics of handlers so far.", |n| n.handler_panics)?;
-        let help = "Panics of index functions so far: such an object is not found by that index.";
-        counter("_informer_index_panics", help, |n| n.index_panics)
+        counter("_informer_handler_panics", "Panics of handlers so far.", |n| n.handler_panics)
     }
 }
 

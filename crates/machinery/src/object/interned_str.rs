@@ -56,12 +56,6 @@ impl Borrow<str> for InternedStr {
     }
 }
 
-impl AsRef<str> for InternedStr {
-    fn as_ref(&self) -> &str {
-        &self.0
-    }
-}
-
 impl Default for InternedStr {
     fn default() -> InternedStr {
         EMPTY.clone()

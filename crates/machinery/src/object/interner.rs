@@ -62,18 +62,6 @@ impl Shared for ArcStr {
 
 // === impl Interner ===
 
-impl<S: Shared> Default for Interner<S> {
-    fn default() -> Interner<S> {
-        Interner::new()
-    }
-}
-
-impl<S> std::fmt::Debug for Interner<S> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Interner").finish_non_exhaustive()
-    }
-}
-
 impl<S: Shared> Interner<S> {
     /// Creates an empty interner.
     pub(super) fn new() -> Interner<S> {
@@ -88,12 +76,11 @@ impl<S: Shared> Interner<S> {
         // hashbrown itself uses the lowest and the highest bits.
         let mut shard = self.shards[(hash >> 32) as usize % SHARDS].lock();
         shard.calls += 1;
-        if let Some(known) = shard.table.find(hash, |known| known.borrow() == value.borrow()) {
-            let known = known.clone();
-            shard.sweep_if_due(&self.hasher);
+        let known = shard.table.find(hash, |known| known.borrow() == value.borrow()).cloned();
+        shard.sweep_if_due(&self.hasher);
+        if let Some(known) = known {
             return known;
         }
-        shard.sweep_if_due(&self.hasher);
         let new: S = value.into();
         let rehash = |known: &S| self.hasher.hash_one(known.borrow());
         shard.table.insert_unique(hash, new.clone(), rehash);

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use thin_vec::ThinVec;
 
@@ -35,14 +35,6 @@ impl Labels {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
-
-    /// Decodes a JSON object, keeping the keys that `keep` accepts. `null` is empty.
-    pub(super) fn deserialize_kept<'de, D: Deserializer<'de>>(
-        deserializer: D,
-        keep: fn(&str) -> bool,
-    ) -> Result<Labels, D::Error> {
-        deserializer.deserialize_option(Kept(keep))
-    }
 }
 
 impl<K: Into<InternedStr>, V: Into<InternedStr>> FromIterator<(K, V)> for Labels {
@@ -72,15 +64,22 @@ impl Serialize for Labels {
 
 impl<'de> Deserialize<'de> for Labels {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Labels, D::Error> {
-        Labels::deserialize_kept(deserializer, |_| true)
+        Kept(|_| true).deserialize(deserializer)
     }
 }
 
-/// Visits the map, and interns only keys that are kept.
-struct Kept(fn(&str) -> bool);
+/// Decodes a map of strings, and interns only keys that this function accepts. `null` is empty.
+pub(super) struct Kept(pub(super) fn(&str) -> bool);
 
 #[derive(serde::Deserialize)]
 struct Key<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl<'de> DeserializeSeed<'de> for Kept {
+    type Value = Labels;
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Labels, D::Error> {
+        deserializer.deserialize_option(self)
+    }
+}
 
 impl<'de> Visitor<'de> for Kept {
     type Value = Labels;

@@ -9,6 +9,7 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use thin_vec::ThinVec;
 
+use super::labels::Kept;
 use super::{InternedStr, Labels, ObjectKey, ResourceVersion, Uid, visit_text};
 
 /// Selects the labels and annotations that a view keeps. The others are skipped while parsing. The two annotations
@@ -249,11 +250,11 @@ impl<'de, K: Keep> Visitor<'de> for MetaVisitor<K> {
                     let all = map.next_value::<Option<Vec<Manager<'_>>>>()?.unwrap_or_default();
                     meta.shared = is_shared(&all);
                 }
-                Field::Labels => meta.labels = map.next_value_seed(Filtered(K::label))?,
+                Field::Labels => meta.labels = map.next_value_seed(Kept(K::label))?,
                 Field::Annotations => {
                     let kept =
                         |key: &str| K::annotation(key) || [K::APPLIED, K::ADMITTED].contains(&key);
-                    meta.annotations = map.next_value_seed(Filtered(kept))?;
+                    meta.annotations = map.next_value_seed(Kept(kept))?;
                 }
                 Field::Finalizers => {
                     meta.finalizers = map.next_value::<Option<_>>()?.unwrap_or_default();
@@ -291,16 +292,6 @@ impl<'de> Deserialize<'de> for Seconds {
         let seconds =
             |text: &str| Ok(text.parse::<Timestamp>().map(Seconds::from).unwrap_or_default());
         visit_text(deserializer, "a time", seconds)
-    }
-}
-
-/// Decodes labels, keeping some.
-struct Filtered(fn(&str) -> bool);
-
-impl<'de> serde::de::DeserializeSeed<'de> for Filtered {
-    type Value = Labels;
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Labels, D::Error> {
-        Labels::deserialize_kept(deserializer, self.0)
     }
 }
 

@@ -58,8 +58,7 @@ impl fmt::Debug for Uid {
 
 impl Serialize for Uid {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let text = &mut [0; Hyphenated::LENGTH];
-        serializer.serialize_str(self.0.hyphenated().encode_lower(text))
+        serializer.collect_str(self)
     }
 }
 

@@ -102,14 +102,13 @@ impl<V: Resource> StoreSink<V> {
                 self.writer.deleted(object);
                 self.heal(&key);
             }
-            WatchEvent::Undecodable(bad) if bad.deleted => {
-                self.writer.delete_undecodable(&bad.key, bad.uid, bad.version);
-                self.heal(&bad.key);
-            }
             WatchEvent::Undecodable(bad) => {
-                // Another UID means another object: then the stored one was deleted.
-                self.writer.update_undecodable(&bad.key, bad.uid, bad.version);
-                self.quarantine(bad, false);
+                self.writer.undecodable(&bad.key, bad.uid, bad.version, bad.deleted);
+                if bad.deleted {
+                    self.heal(&bad.key);
+                } else {
+                    self.quarantine(bad, false);
+                }
             }
             WatchEvent::Bookmark { version, .. } => {
                 self.writer.bookmark(ResourceVersion::parse(&version));

@@ -2,11 +2,8 @@
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use hashbrown::HashSet;
 
@@ -34,25 +31,13 @@ pub struct UnknownIndex {
     pub known: Vec<String>,
 }
 
-/// The indexes of a store.
-#[derive(Debug)]
-pub(super) struct Indexes<V> {
-    all: Vec<Index<V>>,
-    /// Number of panics of index functions.
-    panics: AtomicU64,
-}
-
 /// Objects by key and by index. Per index, every object is under each of its values, and nowhere else.
-#[derive(Debug)]
 pub(super) struct Objects<V> {
     by_key: HashSet<ByKey<V>, KeyHasher>,
-    /// One per index.
-    postings: Vec<Postings<V>>,
-    indexes: Arc<Indexes<V>>,
+    indexes: Vec<(Index<V>, Postings<V>)>,
 }
 
 /// An object that hashes and compares by its key.
-#[derive(Debug)]
 struct ByKey<V>(Arc<V>);
 
 /// The objects of an index, by value and key.
@@ -61,8 +46,8 @@ type Postings<V> = BTreeMap<(InternedStr, ObjectKey), Arc<V>>;
 // === impl Index ===
 
 impl<V: Object> Index<V> {
-    /// Creates an index. `values` calls the closure with each value of an object and must be a pure function of it. An
-    /// object for which it panics is not in the index.
+    /// Creates an index. `values` calls the closure with each value of an object and must be a pure function of it. Its
+    /// panic ends the informer.
     pub fn new(
         name: impl Into<InternedStr>,
         values: impl Fn(&V, &mut dyn FnMut(InternedStr)) + Send + Sync + 'static,
@@ -110,54 +95,7 @@ fn is_of_group<P: Resource>(api_version: &str) -> bool {
     api_version.split_once('/').map_or("", |(group, _)| group) == P::kind().group
 }
 
-impl<V> fmt::Debug for Index<V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Index").field(&self.name).finish()
-    }
-}
-
-// === impl Indexes ===
-
-impl<V> Indexes<V> {
-    pub(super) fn new(all: Vec<Index<V>>) -> Indexes<V> {
-        Indexes { all, panics: AtomicU64::new(0) }
-    }
-
-    pub(super) fn panics(&self) -> u64 {
-        self.panics.load(Ordering::Relaxed)
-    }
-
-    /// Returns the values of `object`; empty if the function panics.
-    fn values(&self, at: usize, object: &V) -> Vec<InternedStr> {
-        let Some(index) = self.all.get(at) else { return Vec::new() };
-        let mut values = Vec::new();
-        let made = catch_unwind(AssertUnwindSafe(|| {
-            (index.values)(object, &mut |value| values.push(value));
-        }));
-        if made.is_err() {
-            self.panics.fetch_add(1, Ordering::Relaxed);
-            return Vec::new();
-        }
-        values
-    }
-
-    /// Returns the position of the index of this name.
-    pub(super) fn position(&self, name: &str) -> Result<usize, UnknownIndex> {
-        let unknown = || UnknownIndex {
-            name: name.to_owned(),
-            known: self.all.iter().map(|index| index.name.to_string()).collect(),
-        };
-        self.all.iter().position(|index| *index.name == *name).ok_or_else(unknown)
-    }
-}
-
 // === impl ByKey ===
-
-impl<V> Clone for ByKey<V> {
-    fn clone(&self) -> ByKey<V> {
-        ByKey(self.0.clone())
-    }
-}
 
 impl<V: Object> PartialEq for ByKey<V> {
     fn eq(&self, other: &ByKey<V>) -> bool {
@@ -181,28 +119,21 @@ impl<V: Object> Borrow<ObjectKey> for ByKey<V> {
 
 // === impl Objects ===
 
-impl<V> Clone for Objects<V> {
-    fn clone(&self) -> Objects<V> {
-        Objects {
-            by_key: self.by_key.clone(),
-            postings: self.postings.clone(),
-            indexes: self.indexes.clone(),
-        }
-    }
-}
-
 impl<V: Object> Objects<V> {
-    pub(super) fn new(indexes: Arc<Indexes<V>>) -> Objects<V> {
-        let postings = indexes.all.iter().map(|_| BTreeMap::new()).collect();
-        Objects { by_key: HashSet::default(), postings, indexes }
+    pub(super) fn new(indexes: impl IntoIterator<Item = Index<V>>) -> Objects<V> {
+        let indexes = indexes.into_iter().map(|index| (index, BTreeMap::new())).collect();
+        Objects { by_key: HashSet::default(), indexes }
+    }
+
+    /// Returns an empty table with the same indexes, and room for as many objects.
+    pub(super) fn emptied(&self) -> Objects<V> {
+        let by_key = HashSet::with_capacity_and_hasher(self.len(), KeyHasher::default());
+        let indexes = self.indexes.iter().map(|(index, _)| index.clone());
+        Objects { by_key, ..Objects::new(indexes) }
     }
 
     pub(super) fn len(&self) -> usize {
         self.by_key.len()
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.by_key.is_empty()
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<V>> {
@@ -215,43 +146,46 @@ impl<V: Object> Objects<V> {
 
     /// Inserts `object`; returns the one it replaces.
     pub(super) fn insert(&mut self, object: &Arc<V>) -> Option<Arc<V>> {
-        let before = self.by_key.replace(ByKey(object.clone())).map(|object| object.0);
-        for (at, postings) in self.postings.iter_mut().enumerate() {
-            for value in before.iter().flat_map(|before| self.indexes.values(at, before)) {
-                postings.remove(&(value, object.key().clone()));
-            }
-            for value in self.indexes.values(at, object) {
+        // Last the table itself: if an index function panics on a response, its event still ends the informer.
+        self.unpost(object.key());
+        for (index, postings) in &mut self.indexes {
+            (index.values)(object, &mut |value| {
                 postings.insert((value, object.key().clone()), object.clone());
-            }
+            });
         }
-        before
+        self.by_key.replace(ByKey(object.clone())).map(|object| object.0)
     }
 
     pub(super) fn remove(&mut self, key: &ObjectKey) -> Option<Arc<V>> {
-        let ByKey(object) = self.by_key.take(key)?;
-        if has_spare_room(self.by_key.len(), self.by_key.capacity()) {
-            self.by_key.shrink_to(2 * self.by_key.len());
-        }
-        for (at, postings) in self.postings.iter_mut().enumerate() {
-            for value in self.indexes.values(at, &object) {
-                postings.remove(&(value, key.clone()));
-            }
-        }
-        Some(object)
+        self.unpost(key);
+        self.by_key.take(key).map(|object| object.0)
     }
 
-    /// Calls `each` with the objects that the index at this position has under `value`.
-    pub(super) fn under(&self, at: usize, value: &str, each: &mut dyn FnMut(&Arc<V>)) {
-        let first = (InternedStr::new(value), ObjectKey::new("", ""));
-        let from_first = self.postings.get(at).into_iter().flat_map(|all| all.range(&first..));
-        let of_value = from_first.take_while(|((found, _), _)| *found == first.0);
+    /// Removes the object under `key` from the indexes.
+    fn unpost(&mut self, key: &ObjectKey) {
+        let Some(ByKey(object)) = self.by_key.get(key) else { return };
+        for (index, postings) in &mut self.indexes {
+            (index.values)(object, &mut |value| drop(postings.remove(&(value, key.clone()))));
+        }
+    }
+
+    /// Calls `each` with the objects that the index `name` has under `value`.
+    pub(super) fn under(
+        &self,
+        name: &str,
+        value: &str,
+        each: &mut dyn FnMut(&Arc<V>),
+    ) -> Result<(), UnknownIndex> {
+        let Some((_, postings)) = self.indexes.iter().find(|(index, _)| *index.name == *name)
+        else {
+            let known = self.indexes.iter().map(|(index, _)| index.name.to_string()).collect();
+            return Err(UnknownIndex { name: name.to_owned(), known });
+        };
+        let first = (InternedStr::new(value), ObjectKey::default());
+        let of_value = postings.range(&first..).take_while(|((found, _), _)| *found == first.0);
         of_value.for_each(|(_, object)| each(object));
+        Ok(())
     }
-}
-
-/// Returns whether to shrink a table, to a capacity of twice its length.
-pub(super) fn has_spare_room(len: usize, capacity: usize) -> bool {
-    capacity > 14 && len * 8 < capacity
 }
 
 #[cfg(test)]
@@ -265,21 +199,7 @@ mod tests {
     fn objects() -> Objects<Thing> {
         let index =
             Index::new("letter", |thing: &Thing, each| each(thing.key().name()[..1].into()));
-        Objects::new(Arc::new(Indexes::new(vec![index])))
-    }
-
-    #[test]
-    fn an_emptied_table_releases_its_memory() {
-        let index = Index::new("name", |thing: &Thing, each| each(thing.key().name().clone()));
-        let mut objects = Objects::new(Arc::new(Indexes::new(vec![index])));
-        let room = |objects: &Objects<Thing>| objects.by_key.allocation_size();
-        (0..20_000).for_each(|i: u64| drop(objects.insert(&Arc::new(thing(&i.to_string(), 1, 1)))));
-        let full = room(&objects);
-        for i in 0..19_900 {
-            assert!(objects.remove(&ObjectKey::new("ns", i.to_string())).is_some());
-        }
-        assert!(room(&objects) * 4 < full, "{} of {full} bytes are left", room(&objects));
-        assert_eq!((objects.len(), objects.postings[0].len()), (100, 100));
+        Objects::new([index])
     }
 
     proptest! {
@@ -303,9 +223,10 @@ mod tests {
             prop_assert!(names.iter().eq(model.keys()));
             for letter in 0..10 {
                 let (value, mut posted) = (letter.to_string(), Vec::new());
-                objects.under(0, &value, &mut |object| {
+                let found = objects.under("letter", &value, &mut |object| {
                     posted.push((object.key().clone(), object.meta().version.number().unwrap()));
                 });
+                prop_assert!(found.is_ok());
                 posted.sort();
                 let of_letter = model.iter().filter(|(key, _)| key.name().starts_with(&value));
                 let of_letter = of_letter.map(|(key, version)| (key.clone(), *version));

@@ -35,24 +35,69 @@
 //!
 //! [`ResourceVersion::UNKNOWN`]: crate::object::ResourceVersion::UNKNOWN
 
-mod delta;
 mod index;
 mod state;
 mod reader;
 mod relist;
 mod writer;
 
-pub use delta::{Delta, DeltaHandler};
 pub use index::{Index, UnknownIndex};
 pub use reader::Store;
 pub use writer::Writer;
 
+use std::sync::Arc;
+
 use crate::object::Object;
+
+/// A change of the store, whatever its origin.
+#[derive(Debug)]
+pub enum Delta<V> {
+    /// A new object.
+    Added(Arc<V>),
+    /// The same object (same UID), changed.
+    Updated {
+        /// The state that was last reported.
+        old: Arc<V>,
+        /// The current state.
+        new: Arc<V>,
+    },
+    /// A deleted object, in its last known state.
+    Deleted(Arc<V>),
+}
+
+/// Receives the changes of a store, in order. The flag is true for the first list. Called with the store's state
+/// locked: a handler can read any store, but must neither block nor write to one.
+pub type DeltaHandler<V> = Box<dyn FnMut(&Delta<V>, bool) + Send>;
 
 /// Creates a store. Indexes cannot be added later.
 pub fn new<V: Object>(indexes: Vec<Index<V>>) -> (Writer<V>, Store<V>) {
     let store = Store::new(indexes);
-    (Writer::new(store.clone()), store)
+    (Writer { store: store.clone(), relist: None }, store)
+}
+
+// === impl Delta ===
+
+impl<V> Delta<V> {
+    /// Returns the object in its latest state.
+    pub fn object(&self) -> &Arc<V> {
+        match self {
+            Delta::Added(object) | Delta::Updated { new: object, .. } | Delta::Deleted(object) => {
+                object
+            }
+        }
+    }
+}
+
+/// Reports the deltas from `old` to `new`.
+fn step<V: Object>(old: Option<Arc<V>>, new: Arc<V>, mut report: impl FnMut(Delta<V>)) {
+    match old {
+        None => report(Delta::Added(new)),
+        Some(old) if old.uid() == new.uid() => report(Delta::Updated { old, new }),
+        Some(old) => {
+            report(Delta::Deleted(old));
+            report(Delta::Added(new));
+        }
+    }
 }
 
 #[cfg(test)]

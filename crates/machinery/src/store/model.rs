@@ -175,12 +175,8 @@ impl World {
             self.owed.retain(|owed| owed.name != change.name || owed.version > change.version);
         }
         let version = ResourceVersion::new(change.version);
-        if change.deleted {
-            self.writer.delete_undecodable(&key, uid(change.uid), version);
-        } else {
-            self.unread = true;
-            self.writer.update_undecodable(&key, uid(change.uid), version);
-        }
+        self.unread |= !change.deleted;
+        self.writer.undecodable(&key, uid(change.uid), version, change.deleted);
     }
 
     fn event(&mut self, change: Change) {

@@ -6,34 +6,34 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
-use super::index::{Index, Indexes, Objects, UnknownIndex, by_controller};
+use super::index::{Index, Objects, UnknownIndex, by_controller};
 use super::state::StoreState;
 use crate::object::{InternedStr, Object, ObjectKey, Resource, Uid};
 
 /// A reader of the local cache. Cheap to clone.
 pub struct Store<V> {
-    /// All objects, unless there are parts.
-    shared: Arc<Shared<V>>,
-    /// Sorted by namespace. Each has its own writer and is independent of the others.
-    parts: Arc<[(InternedStr, Arc<Shared<V>>)]>,
+    /// One with all objects, or one per namespace, sorted. Each has its own writer and is independent of the others.
+    parts: Arc<[Part<V>]>,
 }
+
+/// The objects of a namespace; `None`: all.
+type Part<V> = (Option<InternedStr>, Arc<Shared<V>>);
 
 pub(super) struct Shared<V> {
     /// Locked during each change of the objects, until handlers have been notified.
     pub(super) state: Mutex<StoreState<V>>,
-    /// Locked for one lookup or one change at a time, and for reading while the first list is reported. Changed only with
+    /// Locked for one lookup or one change at a time, and for reading while a list is reported. Changed only with
     /// the state locked, so a handler never waits for a writer.
     pub(super) objects: RwLock<Objects<V>>,
     /// Number of keys in `state.unconfirmed`: handlers can read it while the state is locked.
     pub(super) unconfirmed: AtomicUsize,
-    pub(super) indexes: Arc<Indexes<V>>,
 }
 
 // === impl Store ===
 
 impl<V> Clone for Store<V> {
     fn clone(&self) -> Self {
-        Store { shared: self.shared.clone(), parts: self.parts.clone() }
+        Store { parts: self.parts.clone() }
     }
 }
 
@@ -45,27 +45,25 @@ impl<V> fmt::Debug for Store<V> {
 
 impl<V: Object> Store<V> {
     pub(super) fn new(indexes: Vec<Index<V>>) -> Store<V> {
-        let indexes = Arc::new(Indexes::new(indexes));
-        let objects = RwLock::new(Objects::new(indexes.clone()));
+        let objects = RwLock::new(Objects::new(indexes));
         let state = Mutex::new(StoreState::new());
-        let shared = Arc::new(Shared { state, objects, unconfirmed: AtomicUsize::new(0), indexes });
-        Store { shared, parts: Arc::default() }
+        let shared = Arc::new(Shared { state, objects, unconfirmed: AtomicUsize::new(0) });
+        Store { parts: Arc::new([(None, shared)]) }
     }
 
-    /// Reads several stores as one, each with the objects of one namespace only. "At one instant" then applies to each
-    /// namespace separately. `None` if there are no stores.
-    pub fn of_namespaces(
-        stores: impl IntoIterator<Item = (InternedStr, Store<V>)>,
-    ) -> Option<Store<V>> {
-        let mut parts: Vec<_> =
-            stores.into_iter().map(|(namespace, store)| (namespace, store.shared)).collect();
+    /// Reads several stores as one, each with the objects of one namespace only, or a single one with all objects. "At
+    /// one instant" then applies to each namespace separately.
+    pub(crate) fn of_namespaces(
+        stores: impl IntoIterator<Item = (Option<InternedStr>, Store<V>)>,
+    ) -> Store<V> {
+        let part = |(namespace, store): (_, Store<V>)| (namespace, store.parts[0].1.clone());
+        let mut parts: Vec<Part<V>> = stores.into_iter().map(part).collect();
         parts.sort_by(|a, b| a.0.cmp(&b.0));
-        let shared = parts.first()?.1.clone();
-        Some(Store { shared, parts: parts.into() })
+        Store { parts: parts.into() }
     }
 
     pub(super) fn shared(&self) -> &Shared<V> {
-        &self.shared
+        &self.parts[0].1
     }
 
     /// Returns whether objects in the namespace of `key` are stored.
@@ -75,16 +73,16 @@ impl<V: Object> Store<V> {
 
     /// Returns the part that `key` belongs to.
     fn part(&self, key: &ObjectKey) -> Option<&Shared<V>> {
-        if self.parts.is_empty() {
-            return Some(&self.shared);
+        if let [(None, all)] = &*self.parts {
+            return Some(all);
         }
-        let at = self.parts.binary_search_by(|(namespace, _)| namespace.cmp(key.namespace()));
+        let namespace = Some(key.namespace());
+        let at = self.parts.binary_search_by(|(part, _)| part.as_ref().cmp(&namespace));
         Some(&self.parts[at.ok()?].1)
     }
 
     fn all(&self) -> impl Iterator<Item = &Shared<V>> {
-        let one = self.parts.is_empty().then_some(&*self.shared);
-        one.into_iter().chain(self.parts.iter().map(|(_, part)| &**part))
+        self.parts.iter().map(|(_, part)| &**part)
     }
 
     /// Returns the object under `key`.
@@ -132,13 +130,12 @@ impl<V: Object> Store<V> {
         wanted: impl Fn(&V) -> bool,
     ) -> Result<Vec<Arc<V>>, UnknownIndex> {
         let mut found = Vec::new();
-        let at = self.shared.indexes.position(name)?;
         for part in self.all() {
-            part.objects.read().under(at, value, &mut |object| {
+            part.objects.read().under(name, value, &mut |object| {
                 if wanted(object) {
                     found.push(object.clone());
                 }
-            });
+            })?;
         }
         Ok(found)
     }
@@ -187,11 +184,6 @@ impl<V: Object> Store<V> {
         // Always locked in the same order.
         let _doors: Vec<_> = self.all().map(|part| part.state.lock()).collect();
         then(self.list())
-    }
-
-    /// Returns the number of panics of index functions.
-    pub fn index_panics(&self) -> u64 {
-        self.all().map(|part| part.indexes.panics()).sum()
     }
 
     /// Returns the number of keys whose creation or deletion by this process the watch has not shown yet.

@@ -5,18 +5,16 @@ use std::sync::atomic::Ordering;
 
 use hashbrown::HashMap;
 
-use super::delta::{Delta, step};
 use super::index::Objects;
 use super::reader::Shared;
 use super::state::{Unconfirmed, is_same_state};
+use super::{Delta, step};
 use crate::object::{KeyHasher, Object, ObjectKey, ResourceVersion, Uid};
 
-/// A list, reduced to its differences from what is stored.
+/// A list, from which the next content of the store is built.
 pub(super) struct Relist<V> {
-    /// Objects that the store has in the same state.
-    unchanged: HashMap<ObjectKey, Uid, KeyHasher>,
-    /// All other objects of the list.
-    staged: Objects<V>,
+    /// The objects of the list. One that the store has in the same state is the stored one.
+    next: Objects<V>,
     /// Objects of the list that cannot be decoded.
     kept: HashMap<ObjectKey, Uid, KeyHasher>,
 }
@@ -24,31 +22,18 @@ pub(super) struct Relist<V> {
 // === impl Relist ===
 
 impl<V: Object> Relist<V> {
-    /// Creates a list for a store with this many objects.
-    pub(super) fn new(stored: usize, staged: Objects<V>) -> Relist<V> {
-        Relist {
-            unchanged: HashMap::with_capacity_and_hasher(stored, KeyHasher::default()),
-            staged,
-            kept: HashMap::default(),
-        }
+    /// Creates an empty list for a store with these objects.
+    pub(super) fn new(stored: &Objects<V>) -> Relist<V> {
+        Relist { next: stored.emptied(), kept: HashMap::default() }
     }
 
     /// Adds an object of the list. The last one of a key counts.
     pub(super) fn listed(&mut self, shared: &Shared<V>, object: V) {
         let key = object.key();
-        if !self.kept.is_empty() {
-            self.kept.remove(key);
-        }
-        let is_stored = |stored: &Arc<V>| is_same_state::<V>(stored, &object);
-        if shared.objects.read().get(key).is_some_and(is_stored) {
-            if !self.staged.is_empty() {
-                self.staged.remove(key);
-            }
-            self.unchanged.insert(key.clone(), object.uid());
-        } else {
-            self.unchanged.remove(key);
-            self.staged.insert(&Arc::new(object));
-        }
+        self.kept.remove(key);
+        let stored = shared.objects.read().get(key).cloned();
+        let stored = stored.filter(|stored| is_same_state::<V>(stored, &object));
+        self.next.insert(&stored.unwrap_or_else(|| Arc::new(object)));
     }
 
     /// Adds an object of the list that cannot be decoded.
@@ -58,8 +43,7 @@ impl<V: Object> Relist<V> {
 
     /// Removes the object listed under `key`, which was deleted since.
     pub(super) fn unstage(&mut self, key: &ObjectKey) {
-        self.staged.remove(key);
-        self.unchanged.remove(key);
+        self.next.remove(key);
         self.kept.remove(key);
     }
 
@@ -70,8 +54,7 @@ impl<V: Object> Relist<V> {
 
     /// Returns whether the list has this object.
     fn shows(&self, key: &ObjectKey, uid: Uid) -> bool {
-        let staged = self.staged.get(key).map(|staged| staged.uid());
-        staged.or(self.unchanged.get(key).copied()) == Some(uid) || self.keeps(key, uid)
+        self.next.get(key).is_some_and(|listed| listed.uid() == uid) || self.keeps(key, uid)
     }
 
     /// Merges one name of the list with the responses: drops a listed state that a response supersedes, and forgets the
@@ -86,54 +69,25 @@ impl<V: Object> Relist<V> {
             unconfirmed.created = Uid::NONE;
         }
         unconfirmed.listed(version, |uid| self.shows(key, uid));
-        let is_past = |it: &&Arc<V>| unconfirmed.is_past(it.uid(), it.meta().version);
-        if self.staged.get(key).filter(is_past).is_some() {
-            self.staged.remove(key);
+        let listed = self.next.get(key);
+        if listed.is_some_and(|it| unconfirmed.is_past(it.uid(), it.meta().version)) {
+            self.next.remove(key);
         }
     }
 
-    /// Returns the stored objects that are not in the list, except newer ones.
-    fn gone(&self, objects: &Objects<V>, version: ResourceVersion) -> Vec<Arc<V>> {
-        let is_gone = |stored: &&Arc<V>| {
-            let key = stored.key();
-            !self.unchanged.contains_key(key)
-                && self.staged.get(key).is_none()
-                && !self.keeps(key, stored.uid())
-                && !stored.meta().version.is_newer_than(version)
-        };
-        objects.iter().filter(is_gone).cloned().collect()
-    }
-
-    /// Returns the new content of the store; adds its differences from `objects` to `deltas`, unless all of it is new.
-    fn build(
-        self,
-        objects: &Objects<V>,
-        version: ResourceVersion,
-        gone: Vec<Arc<V>>,
-        deltas: &mut Vec<Delta<V>>,
-    ) -> Objects<V> {
-        if objects.is_empty() {
-            return self.staged;
-        }
-        deltas.reserve_exact(gone.len() + self.staged.len());
-        let mut next = objects.clone();
-        for stored in gone {
-            next.remove(stored.key());
-            deltas.push(Delta::Deleted(stored));
-        }
-        for staged in self.staged.iter() {
-            // A state newer than the list is a response. Otherwise the list wins.
-            let stays = |stored: &&Arc<V>| {
-                let at = stored.meta().version;
-                is_same_state::<V>(stored, staged)
-                    || at.is_newer_than(version) && at.is_newer_than(staged.meta().version)
-            };
-            if next.get(staged.key()).filter(stays).is_none() {
-                let old = next.insert(staged);
-                step(old, staged.clone(), deltas);
+    /// Returns whether a stored state stays, although the list has another one or none.
+    fn spares(&self, stored: &V, version: ResourceVersion) -> bool {
+        let (key, at) = (stored.key(), stored.meta().version);
+        // A state newer than the list is a response.
+        let is_response = at.is_newer_than(version);
+        match self.next.get(key) {
+            None => is_response || self.keeps(key, stored.uid()),
+            // Otherwise the list wins.
+            Some(listed) => {
+                is_same_state::<V>(stored, listed)
+                    || is_response && at.is_newer_than(listed.meta().version)
             }
         }
-        next
     }
 }
 
@@ -150,40 +104,36 @@ impl<V: Object> Shared<V> {
         if version.is_older_than(state.seen) {
             return false;
         }
-        let was_empty = self.objects.read().is_empty();
-        let mut deltas = Vec::new();
         for (key, unconfirmed) in &mut state.unconfirmed {
             relist.confirm(key, unconfirmed, version);
         }
-        let next = {
-            let objects = self.objects.read();
-            let gone = relist.gone(&objects, version);
-            let is_changed = !gone.is_empty() || !relist.staged.is_empty();
-            is_changed.then(|| relist.build(&objects, version, gone, &mut deltas))
-        };
-        if let Some(next) = next {
-            // The old objects are dropped without the lock.
-            let _old = std::mem::replace(&mut *self.objects.write(), next);
+        for stored in self.objects.read().iter() {
+            if relist.spares(stored, version) {
+                relist.next.insert(stored);
+            }
         }
+        let old = std::mem::replace(&mut *self.objects.write(), relist.next);
         let objects = self.objects.read();
-        for (key, unconfirmed) in &mut state.unconfirmed {
+        state.unconfirmed.retain(|key, unconfirmed| {
             if objects.get(key).is_none_or(|stored| stored.uid() != unconfirmed.created) {
                 unconfirmed.created = Uid::NONE;
             }
-        }
-        drop(objects);
-        let keys: Vec<ObjectKey> = state.unconfirmed.keys().cloned().collect();
-        keys.iter().for_each(|key| state.forget_if_idle(key));
+            !unconfirmed.is_idle()
+        });
         if version.is_known() {
             state.seen = version;
         }
         self.unconfirmed.store(state.unconfirmed.len(), Ordering::Relaxed);
         let initial = !std::mem::replace(&mut state.synced, true);
-        deltas.iter().for_each(|delta| (state.handler)(delta, initial));
-        if was_empty {
-            // At a cold start, a vector of these deltas would be the largest allocation.
-            let added = self.objects.read();
-            added.iter().cloned().for_each(|it| (state.handler)(&Delta::Added(it), initial));
+        let mut report = |delta| (state.handler)(&delta, initial);
+        for gone in old.iter().filter(|stored| objects.get(stored.key()).is_none()) {
+            report(Delta::Deleted(gone.clone()));
+        }
+        for object in objects.iter() {
+            match old.get(object.key()) {
+                Some(stored) if Arc::ptr_eq(stored, object) => {}
+                stored => step(stored.cloned(), object.clone(), &mut report),
+            }
         }
         true
     }

@@ -2,14 +2,13 @@
 //! notified of each before the next.
 
 use std::cmp::Ordering;
-use std::fmt;
 use std::sync::{Arc, atomic};
 
 use hashbrown::HashMap;
 
-use super::delta::{Delta, DeltaHandler, step};
-use super::index::{Objects, has_spare_room};
+use super::index::Objects;
 use super::reader::Shared;
+use super::{Delta, DeltaHandler, step};
 use crate::object::{Object, ObjectKey, ResourceVersion, Uid};
 
 /// Number of keys with responses that the watch has not shown yet. At the limit, responses of other keys wait for the
@@ -111,20 +110,18 @@ impl<V> StoreState<V> {
         Some(self.unconfirmed.entry_ref(key).or_default())
     }
 
-    /// Removes the entry of a key if it is empty.
-    pub(super) fn forget_if_idle(&mut self, key: &ObjectKey) {
-        if self.unconfirmed.get(key).is_some_and(Unconfirmed::is_idle) {
+    /// Changes the entry of `key`, if there is one, and removes it when it is empty.
+    fn confirm<T>(
+        &mut self,
+        key: &ObjectKey,
+        change: impl FnOnce(&mut Unconfirmed) -> T,
+    ) -> Option<T> {
+        let unconfirmed = self.unconfirmed.get_mut(key)?;
+        let result = change(unconfirmed);
+        if unconfirmed.is_idle() {
             self.unconfirmed.remove(key);
-            if has_spare_room(self.unconfirmed.len(), self.unconfirmed.capacity()) {
-                self.unconfirmed.shrink_to(2 * self.unconfirmed.len());
-            }
         }
-    }
-}
-
-impl<V> fmt::Debug for StoreState<V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StoreState").field("seen", &self.seen).finish_non_exhaustive()
+        Some(result)
     }
 }
 
@@ -174,7 +171,7 @@ impl Unconfirmed {
     }
 
     /// Returns whether the entry is empty.
-    fn is_idle(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         self.tombstones.is_empty() && !self.created.is_some()
     }
 }
@@ -209,8 +206,7 @@ impl<V: Object> Change<'_, V> {
             let Some(unconfirmed) = self.state.remember(key) else { return object };
             unconfirmed.created = uid;
         }
-        let old = self.objects.insert(&object);
-        step(old, object.clone(), self.deltas);
+        self.put(object.clone());
         object
     }
 
@@ -221,35 +217,26 @@ impl<V: Object> Change<'_, V> {
         let Some(version) = stored.map(|stored| stored.meta().version) else { return };
         let Some(unconfirmed) = self.state.remember(key) else { return };
         unconfirmed.bury(uid, version);
-        if unconfirmed.created == uid {
-            unconfirmed.created = Uid::NONE;
-        }
-        self.deltas.extend(self.objects.remove(key).map(Delta::Deleted));
+        unconfirmed.shown(uid);
+        self.take(key);
     }
 
     /// Applies ADDED or MODIFIED.
     pub(super) fn applied(&mut self, object: Arc<V>) {
-        let (uid, version) = (object.uid(), object.meta().version);
+        let (key, uid, version) = (object.key(), object.uid(), object.meta().version);
         if self.state.is_repetition(version) {
             return;
         }
-        let mut is_past = false;
-        // Usually the map is empty, and this runs for every event.
-        if !self.state.unconfirmed.is_empty()
-            && let Some(unconfirmed) = self.state.unconfirmed.get_mut(object.key())
-        {
-            is_past = unconfirmed.is_past(uid, version);
+        let is_past = self.state.confirm(key, |unconfirmed| {
             unconfirmed.shown(uid);
-            self.state.forget_if_idle(object.key());
-        }
-        let stored = self.objects.get(object.key());
-        // A newer state is a response that was reported and includes this change.
-        let is_news = |it: &Arc<V>| {
-            !it.meta().version.is_newer_than(version) && !is_same_state::<V>(it, &object)
-        };
-        if !is_past && stored.is_none_or(is_news) {
-            let old = self.objects.insert(&object);
-            step(old, object, self.deltas);
+            unconfirmed.is_past(uid, version)
+        });
+        let is_stored = self.objects.get(key).is_some_and(|stored| {
+            // A newer state is a response that was reported and includes this change.
+            stored.meta().version.is_newer_than(version) || is_same_state::<V>(stored, &object)
+        });
+        if is_past != Some(true) && !is_stored {
+            self.put(object);
         }
     }
 
@@ -263,31 +250,23 @@ impl<V: Object> Change<'_, V> {
         last: Option<Arc<V>>,
     ) {
         let is_repetition = self.state.is_repetition(version);
-        if let Some(unconfirmed) = self.state.unconfirmed.get_mut(key).filter(|_| !is_repetition) {
-            unconfirmed.unbury(uid, version);
-            self.state.forget_if_idle(key);
+        if !is_repetition {
+            self.state.confirm(key, |unconfirmed| unconfirmed.unbury(uid, version));
         }
-        let ends = |stored: &&Arc<V>| {
-            let (at, is_same) = (stored.meta().version, stored.uid() == uid);
-            if is_repetition {
-                // Some servers send a deletion with the version of the last state (OpenShift's projects). A deleted
-                // object does not come back.
-                uid.is_some() && is_same && !at.is_newer_than(version)
-            } else {
-                // A newer state was written since, for example when a selector matched again. An older object of the
-                // same name was deleted before this one was created.
-                let is_meant = is_same || !uid.is_some();
-                !at.is_newer_than(version) && (is_meant || at.is_older_than(version))
-            }
+        let Some(stored) = self.objects.get(key).cloned() else { return };
+        let is_deleted = match stored.meta().version {
+            // It was written since, for example when a selector matched again.
+            at if at.is_newer_than(version) => false,
+            // A deleted object does not come back. So this holds for a repetition too: some servers send a deletion
+            // with the version of the last state (OpenShift's projects).
+            _ if uid.is_some() && stored.uid() == uid => true,
+            _ if is_repetition => false,
+            // An object of this name that is older than the deleted one was deleted before it.
+            at => !uid.is_some() || at.is_older_than(version),
         };
-        if self.objects.get(key).filter(ends).is_none() {
-            return;
-        }
-        if let Some(stored) = self.objects.remove(key) {
-            if let Some(unconfirmed) = self.state.unconfirmed.get_mut(key) {
-                unconfirmed.shown(stored.uid());
-                self.state.forget_if_idle(key);
-            }
+        if is_deleted {
+            self.objects.remove(key);
+            self.state.confirm(key, |unconfirmed| unconfirmed.shown(stored.uid()));
             let last = last.filter(|last| last.uid() == stored.uid());
             self.deltas.push(Delta::Deleted(last.unwrap_or(stored)));
         }
@@ -295,24 +274,16 @@ impl<V: Object> Change<'_, V> {
 
     /// Applies ADDED or MODIFIED of an object that cannot be decoded: the last good state of the same object stays;
     /// another object of the same name is removed.
-    pub(super) fn update_undecodable(
-        &mut self,
-        key: &ObjectKey,
-        uid: Uid,
-        version: ResourceVersion,
-    ) {
+    pub(super) fn undecodable(&mut self, key: &ObjectKey, uid: Uid, version: ResourceVersion) {
         if self.state.is_repetition(version) {
             return;
         }
-        if let Some(unconfirmed) = self.state.unconfirmed.get_mut(key) {
-            unconfirmed.shown(uid);
-            self.state.forget_if_idle(key);
-        }
-        let is_gone = |stored: &&Arc<V>| {
+        self.state.confirm(key, |unconfirmed| unconfirmed.shown(uid));
+        let is_another = |stored: &Arc<V>| {
             uid.is_some() && stored.uid() != uid && !stored.meta().version.is_newer_than(version)
         };
-        if self.objects.get(key).filter(is_gone).is_some() {
-            self.deltas.extend(self.objects.remove(key).map(Delta::Deleted));
+        if self.objects.get(key).is_some_and(is_another) {
+            self.take(key);
         }
     }
 
@@ -332,25 +303,35 @@ impl<V: Object> Change<'_, V> {
         version: ResourceVersion,
         is_news: bool,
     ) {
-        let Some(unconfirmed) = self.state.unconfirmed.get_mut(key) else { return };
-        // A repeated version can come from a server that has not seen the deletion yet.
-        if is_news {
-            unconfirmed.age();
-        }
-        let created = unconfirmed.created;
-        let is_created = |stored: &&Arc<V>| created.is_some() && stored.uid() == created;
-        let stored = self.objects.get(key).filter(is_created);
-        match stored.map(|stored| stored.meta().version.is_newer_than(version)) {
-            Some(true) => {}
-            is_stored => {
-                unconfirmed.created = Uid::NONE;
-                if is_stored.is_some() {
-                    // The watch does not show the created object: it is outside its scope.
-                    self.deltas.extend(self.objects.remove(key).map(Delta::Deleted));
-                }
+        let stored = self.objects.get(key);
+        let is_outside = self.state.confirm(key, |unconfirmed| {
+            // A repeated version can come from a server that has not seen the deletion yet.
+            if is_news {
+                unconfirmed.age();
             }
+            let created = unconfirmed.created;
+            let stored = stored.filter(|it| created.is_some() && it.uid() == created);
+            if stored.is_some_and(|it| it.meta().version.is_newer_than(version)) {
+                return false;
+            }
+            unconfirmed.created = Uid::NONE;
+            stored.is_some()
+        });
+        if is_outside == Some(true) {
+            // The watch does not show the created object: it is outside its scope.
+            self.take(key);
         }
-        self.state.forget_if_idle(key);
+    }
+
+    /// Stores `object` and reports it.
+    fn put(&mut self, object: Arc<V>) {
+        let old = self.objects.insert(&object);
+        step(old, object, |delta| self.deltas.push(delta));
+    }
+
+    /// Removes the object under `key` and reports it.
+    fn take(&mut self, key: &ObjectKey) {
+        self.deltas.extend(self.objects.remove(key).map(Delta::Deleted));
     }
 }
 

@@ -1,10 +1,8 @@
 //! The writer of a store.
 
-use std::fmt;
 use std::sync::Arc;
 
-use super::delta::Delta;
-use super::index::Objects;
+use super::Delta;
 use super::reader::Store;
 use super::relist::Relist;
 use crate::object::{Object, ObjectKey, ResourceVersion, Uid};
@@ -14,18 +12,14 @@ use crate::object::{Object, ObjectKey, ResourceVersion, Uid};
 /// Deltas are reported after the change is visible, so that a handler can read the store. During the first list, readers
 /// share the lock of the objects with it; writers wait for the lock of the state. A handler must not panic: other deltas of the current change would be lost.
 pub struct Writer<V> {
-    store: Store<V>,
+    pub(super) store: Store<V>,
     /// The staged list, from [`Writer::begin`] on.
-    relist: Option<Relist<V>>,
+    pub(super) relist: Option<Relist<V>>,
 }
 
 // === impl Writer ===
 
 impl<V: Object> Writer<V> {
-    pub(super) fn new(store: Store<V>) -> Writer<V> {
-        Writer { store, relist: None }
-    }
-
     /// Returns a reader of this store.
     pub fn store(&self) -> Store<V> {
         self.store.clone()
@@ -58,22 +52,25 @@ impl<V: Object> Writer<V> {
         let (key, uid, version) = (object.key().clone(), object.uid(), object.meta().version);
         // The stored object is more complete than a name alone.
         let last = uid.is_some().then(|| Arc::new(object));
-        self.gone(&key, uid, version, last);
+        self.store.shared().enter(|change| change.deleted(&key, uid, version, last));
     }
 
-    /// Handles DELETED for an object that cannot be decoded.
-    pub fn delete_undecodable(&mut self, key: &ObjectKey, uid: Uid, version: ResourceVersion) {
-        self.gone(key, uid, version, None);
-    }
-
-    fn gone(&self, key: &ObjectKey, uid: Uid, version: ResourceVersion, last: Option<Arc<V>>) {
-        self.store.shared().enter(|change| change.deleted(key, uid, version, last));
-    }
-
-    /// Handles ADDED or MODIFIED for an object that cannot be decoded. The last good state of the same object stays;
-    /// another object of the same name is removed.
-    pub fn update_undecodable(&mut self, key: &ObjectKey, uid: Uid, version: ResourceVersion) {
-        self.store.shared().enter(|change| change.update_undecodable(key, uid, version));
+    /// Handles an event of an object that cannot be decoded. Unless it is `deleted`, the last good state of the same
+    /// object stays; another object of the same name is removed.
+    pub fn undecodable(
+        &mut self,
+        key: &ObjectKey,
+        uid: Uid,
+        version: ResourceVersion,
+        deleted: bool,
+    ) {
+        self.store.shared().enter(|change| {
+            if deleted {
+                change.deleted(key, uid, version, None);
+            } else {
+                change.undecodable(key, uid, version);
+            }
+        });
     }
 
     /// Handles BOOKMARK: all changes up to `version` have arrived. Forgets responses that the watch should have shown
@@ -89,10 +86,7 @@ impl<V: Object> Writer<V> {
 
     /// Begins a list, and discards what an unfinished one has staged.
     pub fn begin(&mut self) {
-        let shared = self.store.shared();
-        let staged = Objects::new(shared.indexes.clone());
-        let stored = shared.objects.read().len();
-        self.relist = Some(Relist::new(stored, staged));
+        self.relist = Some(Relist::new(&self.store.shared().objects.read()));
     }
 
     /// Adds an object of the list. The last one of a key counts.
@@ -126,11 +120,5 @@ impl<V: Object> Writer<V> {
     pub fn commit(&mut self, version: ResourceVersion) -> bool {
         let Some(relist) = self.relist.take() else { return false };
         self.store.shared().take_over(relist, version)
-    }
-}
-
-impl<V> fmt::Debug for Writer<V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Writer").field("listing", &self.relist.is_some()).finish_non_exhaustive()
     }
 }

@@ -112,7 +112,7 @@ fn an_undecodable_deletion_keeps_the_tombstone_of_a_namesake() {
     bed.apply(thing("a", 1, 6));
     bed.removed("a", 2);
     bed.reported();
-    bed.writer.delete_undecodable(&key("a"), uid(1), ResourceVersion::new(7));
+    bed.writer.undecodable(&key("a"), uid(1), ResourceVersion::new(7), true);
     bed.apply(thing("a", 2, 8));
     assert!(bed.held().is_empty());
     bed.deleted(thing("a", 2, 9));

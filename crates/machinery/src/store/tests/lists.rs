@@ -118,7 +118,7 @@ fn a_deletion_without_a_uid_removes_any_object_of_the_name() {
 fn without_versions_a_list_replaces_an_undecodable_object() {
     let mut bed = Bed::new();
     bed.list(0, vec![thing("a", 1, 0)]);
-    bed.writer.update_undecodable(&key("a"), uid(1), ResourceVersion::UNKNOWN);
+    bed.writer.undecodable(&key("a"), uid(1), ResourceVersion::UNKNOWN, false);
     bed.list(0, vec![thing("a", 2, 0)]);
     assert_eq!(bed.store.get(&key("a")).unwrap().uid(), uid(2));
     assert_eq!(bed.store.unconfirmed(), 0);
@@ -147,9 +147,9 @@ fn an_undecodable_item_keeps_only_the_state_of_its_uid() {
     bed.commit(8);
     assert_eq!(bed.reported(), ["-b2@4"]);
     assert_eq!(bed.held(), ["a1@3"]);
-    bed.writer.update_undecodable(&key("a"), uid(1), ResourceVersion::new(9));
+    bed.writer.undecodable(&key("a"), uid(1), ResourceVersion::new(9), false);
     assert!(bed.reported().is_empty(), "it is the same object");
-    bed.writer.delete_undecodable(&key("a"), uid(1), ResourceVersion::new(10));
+    bed.writer.undecodable(&key("a"), uid(1), ResourceVersion::new(10), true);
     assert_eq!(bed.reported(), ["-a1@3"]);
     assert!(bed.held().is_empty());
 }
