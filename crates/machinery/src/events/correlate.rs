@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use jiff::Timestamp;
+use lru::LruCache;
 use tokio::time::Instant;
 
-use super::recent::Recent;
 use super::{
     AGAIN, BURST, Dropped, MEMORY, QUEUE, QUEUE_OF_ONE, REFILL, RESERVE, Regarding, Type, text,
 };
@@ -57,8 +57,8 @@ pub(super) struct Job {
 /// Decides which Events are written. Its maps and its queue are bounded.
 pub(super) struct Correlator {
     queue: VecDeque<Job>,
-    recent: Recent<Arc<Said>, Accepted>,
-    budgets: Recent<(Regarding, Type), Budget>,
+    recent: LruCache<Arc<Said>, Accepted>,
+    budgets: LruCache<(Regarding, Type), Budget>,
     names: Names,
     /// Number of waiting and running writes, by namespace.
     busy: HashMap<InternedStr, usize>,
@@ -91,8 +91,9 @@ impl Correlator {
     pub(super) fn new(instance: u32) -> Correlator {
         Correlator {
             queue: VecDeque::new(),
-            recent: Recent::new(MEMORY),
-            budgets: Recent::new(MEMORY),
+            // Without a limit of their own, because a limit would be allocated at once.
+            recent: LruCache::unbounded(),
+            budgets: LruCache::unbounded(),
             names: Names { instance, stamp: 0 },
             busy: HashMap::new(),
         }
@@ -118,7 +119,10 @@ impl Correlator {
         if !self.pay(&said.group, least, now) {
             return Verdict::Dropped(Dropped::Spam);
         }
-        self.recent.insert(said.clone(), Accepted { at: now, is_busy: true });
+        self.recent.put(said.clone(), Accepted { at: now, is_busy: true });
+        if self.recent.len() > MEMORY {
+            self.recent.pop_lru();
+        }
         *self.busy.entry(said.namespace().clone()).or_default() += 1;
         let name = self.names.next(&said, wall);
         self.queue.push_back(Job { said, name, at: wall });
@@ -135,7 +139,7 @@ impl Correlator {
     pub(super) fn finish(&mut self, said: &Arc<Said>, is_written: bool) {
         match self.recent.get_mut(said) {
             Some(accepted) if is_written => accepted.is_busy = false,
-            _ => self.recent.remove(said),
+            _ => drop(self.recent.pop(said)),
         }
         if let Some(count) = self.busy.get_mut(said.namespace()) {
             *count -= 1;
@@ -162,10 +166,11 @@ impl Correlator {
     /// Takes one token, if at least `least` are left.
     fn pay(&mut self, group: &Group, least: u32, now: Instant) -> bool {
         let key = (group.regarding.clone(), group.kind);
-        match self.budgets.get_mut(&key) {
-            Some(budget) => budget.take(least, now),
-            None => self.budgets.insert(key, Budget::new(now)).take(least, now),
+        let is_paid = self.budgets.get_or_insert_mut(key, || Budget::new(now)).take(least, now);
+        if self.budgets.len() > MEMORY {
+            self.budgets.pop_lru();
         }
+        is_paid
     }
 }
 

@@ -19,7 +19,6 @@
 //! - Events pass the client's gate like all writes: a process that does not lead drops them.
 
 mod text;
-mod recent;
 mod correlate;
 mod wire;
 mod recorder;

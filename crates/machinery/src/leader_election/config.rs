@@ -25,50 +25,10 @@ pub struct Config {
     pub clock_ratio: f64,
 }
 
-/// Inconsistent durations.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ConfigError {
-    /// The API stores whole seconds.
-    #[error("the lease duration must be between 1 s and 1 day in whole seconds, not {0:?}")]
-    Lease(Duration),
-    /// client-go requires the same.
-    #[error(
-        "the lease duration ({lease_duration:?}) must be longer than the renew deadline ({renew_deadline:?})"
-    )]
-    Renew {
-        /// Lease duration.
-        lease_duration: Duration,
-        /// Renew deadline.
-        renew_deadline: Duration,
-    },
-    /// The ratio of the faster clock to the slower.
-    #[error("the clock ratio must be between 1 and 10, not {0}")]
-    ClockRatio(f64),
-    /// client-go requires the same.
-    #[error(
-        "the retry period must be more than 0 and less than the renew deadline ({renew_deadline:?}), not \
-         {retry_period:?}"
-    )]
-    Retry {
-        /// Retry period.
-        retry_period: Duration,
-        /// Renew deadline.
-        renew_deadline: Duration,
-    },
-    /// Permission would end before the response to a renewal.
-    #[error(
-        "the lease duration ({lease_duration:?}) leaves its holder {validity:?} to write after a renewal, and \
-         at least {SHORTEST:?} are needed; make it longer, or the clock ratio or the time for writes \
-         in flight smaller"
-    )]
-    Validity {
-        /// Lease duration.
-        lease_duration: Duration,
-        /// Rest of the lease after the margins.
-        validity: Duration,
-    },
-}
+/// The reason why the durations of a [`Config`] are inconsistent, as a sentence.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ConfigError(String);
 
 /// The shortest validity. A renewal takes tens of milliseconds, and is sent twice in that time.
 const SHORTEST: Duration = Duration::from_millis(500);
@@ -107,23 +67,33 @@ impl Config {
     /// If durations are inconsistent; the error names them.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let Config { lease_duration, renew_deadline, retry_period, clock_ratio, .. } = *self;
-        if lease_duration.subsec_nanos() != 0 || !(1..=86_400).contains(&lease_duration.as_secs()) {
-            return Err(ConfigError::Lease(lease_duration));
-        }
-        if lease_duration <= renew_deadline {
-            return Err(ConfigError::Renew { lease_duration, renew_deadline });
-        }
-        if !(1.0..=10.0).contains(&clock_ratio) {
-            return Err(ConfigError::ClockRatio(clock_ratio));
-        }
-        if retry_period.is_zero() || retry_period >= renew_deadline {
-            return Err(ConfigError::Retry { retry_period, renew_deadline });
-        }
         let validity = self.validity();
-        if validity < SHORTEST {
-            return Err(ConfigError::Validity { lease_duration, validity });
-        }
-        Ok(())
+        let is_whole = lease_duration.subsec_nanos() == 0;
+        let fault = if !is_whole || !(1..=86_400).contains(&lease_duration.as_secs()) {
+            format!(
+                "the lease duration must be between 1 s and 1 day in whole seconds, not {lease_duration:?}"
+            )
+        } else if lease_duration <= renew_deadline {
+            format!(
+                "the lease duration ({lease_duration:?}) must be longer than the renew deadline ({renew_deadline:?})"
+            )
+        } else if !(1.0..=10.0).contains(&clock_ratio) {
+            format!("the clock ratio must be between 1 and 10, not {clock_ratio}")
+        } else if retry_period.is_zero() || retry_period >= renew_deadline {
+            format!(
+                "the retry period must be more than 0 and less than the renew deadline ({renew_deadline:?}), not \
+                 {retry_period:?}"
+            )
+        } else if validity < SHORTEST {
+            format!(
+                "the lease duration ({lease_duration:?}) leaves its holder {validity:?} to write after a renewal, and \
+                 at least {SHORTEST:?} are needed; make it longer, or the clock ratio or the time for writes in flight \
+                 smaller"
+            )
+        } else {
+            return Ok(());
+        };
+        Err(ConfigError(fault))
     }
 }
 

@@ -350,7 +350,7 @@ impl<V: Resource> Context<V> {
 
     /// Returns how a label assigns objects of `C` to their owner, if they have no owner reference.
     fn labelled<C: Resource>(&self) -> Option<&Labelled> {
-        self.controller.labelled.iter().find(|by| by.view == TypeId::of::<C>())
+        self.controller.declared.labelled.iter().find(|by| by.view == TypeId::of::<C>())
     }
 
     /// Returns whether the object has this owner.
@@ -456,7 +456,7 @@ impl<V: Resource> Context<V> {
 
     /// Returns the store of an owned view.
     pub(super) fn children<C: Resource>(&self) -> Result<Store<C>, Problem> {
-        if !self.controller.owned.contains(&TypeId::of::<C>()) {
+        if !self.controller.declared.owned.contains(&TypeId::of::<C>()) {
             let (controller, view) = (self.controller.parts.controller(), view::<C>());
             return Err(WiringError(format!(
                 "the controller {controller} calls `ensure` for {view} without declaring it, so changes to these objects \

@@ -33,22 +33,15 @@ pub struct Context<V> {
 pub(super) struct ControllerState<V> {
     pub(super) parts: ControllerDeps,
     pub(super) objects: Store<V>,
-    pub(super) owned: Vec<TypeId>,
-    pub(super) labelled: Vec<Labelled>,
+    pub(super) declared: Declared,
     pub(super) throttle: WriteThrottle,
     pub(super) statuses: LastStatuses,
     pub(super) pace: Pace,
-    /// The types of the conditions that this controller sets.
-    pub(super) conditions: &'static [&'static str],
     /// Hash of the desired and the stored status, for objects whose schema makes the API server change a written
     /// status.
     accepted: Mutex<HashMap<ObjectKey, u64>>,
     /// Reported problems, until a reconcile no longer finds them.
     reported: Mutex<HashMap<ObjectKey, Vec<Reported>>>,
-    /// The declared finalizer.
-    pub(super) finalizer: Option<&'static str>,
-    /// True if each write of an owned object is published as an Event.
-    publishes_writes: bool,
 }
 
 /// Problems with one reason that were reported.
@@ -85,7 +78,9 @@ pub(super) struct Labelled {
 pub(super) struct Declared {
     pub(super) owned: Vec<TypeId>,
     pub(super) labelled: Vec<Labelled>,
+    /// The types of the conditions that this controller sets.
     pub(super) conditions: &'static [&'static str],
+    /// True if each write of an owned object is published as an Event.
     pub(super) publishes_writes: bool,
     pub(super) finalizer: Option<&'static str>,
 }
@@ -103,21 +98,15 @@ impl<V: Resource> ControllerState<V> {
         parts: &ControllerDeps,
         declared: Declared,
     ) -> Result<ControllerState<V>, WiringError> {
-        let objects = parts.store()?;
-        let Declared { owned, labelled, conditions, publishes_writes, finalizer } = declared;
         Ok(ControllerState {
+            objects: parts.store()?,
             parts: parts.clone(),
-            objects,
-            owned,
-            labelled,
+            declared,
             throttle: WriteThrottle::default(),
             statuses: LastStatuses::default(),
             pace: Pace::default(),
-            conditions,
             accepted: Mutex::default(),
             reported: Mutex::default(),
-            finalizer,
-            publishes_writes,
         })
     }
 
@@ -315,7 +304,7 @@ impl<V: Resource> Context<V> {
     /// Publishes an Event about a write of an owned object, such as `DeploymentCreated`, if the controller publishes
     /// them.
     pub(super) fn publish_write<C: Resource>(&self, what: &'static str, note: &str) {
-        if self.controller.publishes_writes {
+        if self.controller.declared.publishes_writes {
             let action = match what {
                 "Created" => "Create",
                 "Deleted" => "Delete",

@@ -191,7 +191,7 @@ impl<V: Resource> Context<V> {
     /// `ErrWiring` if the controller does not declare this finalizer, because nothing would remove it; a conflict if
     /// the object has changed since this reconcile read it; all errors of a write.
     pub async fn add_finalizer(&self, name: &str) -> Result<(), Problem> {
-        if self.controller.finalizer != Some(name) {
+        if self.controller.declared.finalizer != Some(name) {
             let what = format!(
                 "the controller {} declares no finalizer {name:?}, so that it would never be removed: add \
                  `.cleanup({name:?}, …)`",

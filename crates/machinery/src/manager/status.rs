@@ -46,21 +46,22 @@ impl<V: Resource> Context<V> {
             let what = "patch_status takes what is in `status`, not an object with that field: leave out `status`";
             return Err(Problem::terminal("ErrWiring", what));
         }
-        if is_same(&status, &observed, controller.conditions)
+        if is_same(&status, &observed, controller.declared.conditions)
             || controller.accepts(self.key(), form(&status, &observed))
         {
             return Ok(());
         }
         let (key, subject, generation) =
             (self.key(), (object.uid(), STATUS), object.meta().generation);
-        let digest = |observed: &Value| (hash(&own(observed, controller.conditions)), generation);
+        let digest =
+            |observed: &Value| (hash(&own(observed, controller.declared.conditions)), generation);
         let is_undone = controller.statuses.is_overwritten(object.uid(), || digest(&observed), now);
         if is_undone && let Some(wait) = controller.throttle.wait(subject, 0, now) {
             return Err(Problem::contested::<V>(key, Some("status".to_owned()), wait));
         }
         let body = json!({
             "metadata": { "resourceVersion": object.meta().version },
-            "status": patch(&status, &observed, controller.conditions),
+            "status": patch(&status, &observed, controller.declared.conditions),
         });
         let written = match self.client().patch_status::<V>(key, &Patch::Merge(&body)).await {
             Err(error) if error.is_not_found() => return Err(self.no_status(error).await),
@@ -68,7 +69,7 @@ impl<V: Resource> Context<V> {
         };
         // A schema changes the same status in the same way each time.
         let observed = status_of(&written)?;
-        let other = !is_same(&status, &observed, controller.conditions);
+        let other = !is_same(&status, &observed, controller.declared.conditions);
         controller.accept(key, other.then(|| form(&status, &observed)));
         if is_undone {
             controller.throttle.wrote(subject, 0, now);

@@ -18,7 +18,7 @@ use crate::informer::Informer;
 use crate::instruments::full_name;
 use crate::object::Resource;
 use crate::reflector::{Health, State};
-use crate::workqueue::{Key, Priority, WorkQueue};
+use crate::workqueue::{Key, Priority, Snapshot, WorkQueue};
 
 /// Metrics of the process, read at each scrape, with the names that all Prometheus client libraries use. Without /proc,
 /// the metrics from it are missing.
@@ -36,18 +36,8 @@ pub(super) struct Sources<T> {
 
 type Read<T> = Box<dyn Fn() -> T + Send + Sync>;
 
-pub(super) type Queues = Sources<QueueNumbers>;
+pub(super) type Queues = Sources<Snapshot>;
 pub(super) type Informers = Sources<InformerNumbers>;
-
-/// A [`Snapshot`](crate::workqueue::Snapshot) without its keys.
-pub(super) struct QueueNumbers {
-    adds: u64,
-    retries: u64,
-    depth: [usize; 2],
-    delayed: usize,
-    unfinished: Duration,
-    longest: Duration,
-}
 
 /// State of the reflectors of one kind; for several reflectors, the worst.
 #[derive(Default, Clone, Copy)]
@@ -102,17 +92,7 @@ impl<T> fmt::Debug for Sources<T> {
 
 impl Queues {
     pub(super) fn watch<K: Key>(&self, name: &'static str, queue: WorkQueue<K>) {
-        self.add(name.to_owned(), move || {
-            let now = queue.snapshot();
-            QueueNumbers {
-                adds: now.adds,
-                retries: now.retries,
-                depth: now.depth,
-                delayed: now.delayed,
-                unfinished: now.unfinished,
-                longest: now.oldest.map_or(Duration::ZERO, |(_, age)| age),
-            }
-        });
+        self.add(name.to_owned(), move || queue.snapshot());
     }
 }
 
@@ -131,7 +111,7 @@ impl Collector for Queues {
         let metric = ("workqueue_depth", "Current depth of workqueue by priority.");
         self.write(encoder, metric, depths)?;
 
-        let mut counter = |name, help, value: fn(&QueueNumbers) -> u64| {
+        let mut counter = |name, help, value: fn(&Snapshot) -> u64| {
             let series = all.iter().map(|(queue, n)| (labels(queue), ConstCounter::new(value(n))));
             self.write(encoder, (name, help), series)
         };
@@ -139,7 +119,7 @@ impl Collector for Queues {
         let help = "Total number of retries handled by workqueue.";
         counter("workqueue_retries", help, |n| n.retries)?;
 
-        let mut gauge = |name, help, value: fn(&QueueNumbers) -> f64| {
+        let mut gauge = |name, help, value: fn(&Snapshot) -> f64| {
             let series = all.iter().map(|(queue, n)| (labels(queue), ConstGauge::new(value(n))));
             self.write(encoder, (name, help), series)
         };

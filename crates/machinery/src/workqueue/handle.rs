@@ -265,7 +265,7 @@ impl<K: Key> WorkQueue<K> {
     }
 
     /// Returns the current state, in time proportional to the number of keys being processed.
-    pub fn snapshot(&self) -> Snapshot<K> {
+    pub fn snapshot(&self) -> Snapshot {
         self.change(|queue, now| queue.snapshot(now))
     }
 

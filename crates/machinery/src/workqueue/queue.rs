@@ -128,7 +128,7 @@ pub(super) struct Queue<K: Key> {
 
 /// The state of a queue at one moment. client-go's names are given where they exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Snapshot<K> {
+pub struct Snapshot {
     /// Runs requested so far, without repeated requests (`workqueue_adds_total`). A retry or timer counts when it is
     /// due.
     pub adds: u64,
@@ -145,8 +145,8 @@ pub struct Snapshot<K> {
     pub known: usize,
     /// Total age of all running runs (`workqueue_unfinished_work_seconds`).
     pub unfinished: Duration,
-    /// The key that has been processed longest, and its duration (`workqueue_longest_running_processor_seconds`).
-    pub oldest: Option<(K, Duration)>,
+    /// Age of the longest run (`workqueue_longest_running_processor_seconds`).
+    pub longest: Duration,
 }
 
 /// A clock that returns the time it was given.
@@ -387,7 +387,7 @@ impl<K: Key> Queue<K> {
     }
 
     /// Returns the current state.
-    pub(super) fn snapshot(&mut self, now: Nanos) -> Snapshot<K> {
+    pub(super) fn snapshot(&mut self, now: Nanos) -> Snapshot {
         let now = self.fire(now);
         let age = |began: Nanos| Duration::from_nanos(now.saturating_sub(began));
         let [low, high, late] = self.waiting;
@@ -399,7 +399,6 @@ impl<K: Key> Queue<K> {
                 depth[priority.index()] += 1;
             }
         }
-        let oldest = self.runs.iter().min_by_key(|(_, began)| *began);
         Snapshot {
             adds: self.adds,
             retries: self.retries,
@@ -408,7 +407,7 @@ impl<K: Key> Queue<K> {
             processing: self.runs.len(),
             known: self.items.len(),
             unfinished: self.runs.iter().map(|(_, began)| age(*began)).sum(),
-            oldest: oldest.map(|(id, began)| (self.items[*id as usize].key.clone(), age(*began))),
+            longest: self.runs.iter().map(|(_, began)| age(*began)).max().unwrap_or_default(),
         }
     }
 
