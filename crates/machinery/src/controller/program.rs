@@ -116,7 +116,7 @@ impl Program {
 
     /// Adds an informer.
     pub(crate) fn run_informer<V: Resource>(&mut self, informer: &Informer<V>) {
-        self.synced.push(informer.synced().boxed());
+        self.synced.push(informer.synced_everywhere().boxed());
         let name = format!("the informer of {}", informer.kind().resource());
         let informer = informer.clone();
         let task = |stop| async move { informer.run(stop).await.map_err(|e| e.to_string()) };

@@ -1,6 +1,8 @@
 //! The builder of an informer.
 
-use super::{BuildError, Informer};
+use super::BuildError;
+#[cfg(doc)]
+use super::Informer;
 use crate::client::{Client, Scope};
 use crate::object::{InternedStr, Resource};
 use crate::store::Index;
@@ -58,11 +60,6 @@ impl<V: Resource> Builder<V> {
             self.indexes.push(index);
         }
         self
-    }
-
-    /// Builds the informer, which does nothing until [`Informer::run`].
-    pub fn build(self) -> Informer<V> {
-        Informer::from(self)
     }
 
     /// Returns why the informer cannot work, if so.

@@ -103,15 +103,18 @@ impl<V> Clone for Informer<V> {
     }
 }
 
-impl<V: Resource> From<Builder<V>> for Informer<V> {
-    fn from(builder: Builder<V>) -> Informer<V> {
+// === impl Builder ===
+
+impl<V: Resource> Builder<V> {
+    /// Builds the informer, which does nothing until [`Informer::run`].
+    pub fn build(self) -> Informer<V> {
         let handlers = Arc::new(Handlers::new());
         let (mut stores, mut scopes, mut reflectors) = (Vec::new(), Vec::new(), Vec::new());
-        for scope in builder.scopes() {
-            let (mut writer, store) = store::new(builder.indexes.clone());
+        for scope in self.scopes() {
+            let (mut writer, store) = store::new(self.indexes.clone());
             let (notified, namespace) = (handlers.clone(), scope.namespace.clone());
             writer.on_delta(move |delta, initial| notified.notify(delta, initial));
-            let reflector = Reflector::new(builder.client.clone(), scope, writer);
+            let reflector = Reflector::new(self.client.clone(), scope, writer);
             stores.push((namespace.clone(), store));
             scopes.push((namespace, reflector.health(), reflector.refresh()));
             reflectors.push(reflector);
@@ -120,7 +123,7 @@ impl<V: Resource> From<Builder<V>> for Informer<V> {
             store: Store::of_namespaces(stores),
             handlers,
             reflectors: Mutex::new(reflectors),
-            refused: builder.refused(),
+            refused: self.refused(),
             scopes,
         }))
     }
@@ -156,6 +159,12 @@ impl<V: Resource> Informer<V> {
     /// received it. Once true, it stays true.
     pub fn has_synced(&self) -> bool {
         self.0.scopes.iter().all(|(_, health, _)| health.has_synced())
+    }
+
+    /// Completes when every scope has synced, also those that the account cannot list.
+    pub(crate) fn synced_everywhere(&self) -> impl Future<Output = ()> + Send + use<V> {
+        let all = self.0.scopes.iter().map(|(_, health, _)| health.reached(|it| it.synced));
+        join_all(all).map(drop)
     }
 
     /// Completes when every scope has synced; never, if the informer ends before. As soon as one has, namespaces that

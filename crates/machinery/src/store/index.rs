@@ -3,6 +3,7 @@
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use hashbrown::HashSet;
@@ -46,8 +47,8 @@ type Postings<V> = BTreeMap<(InternedStr, ObjectKey), Arc<V>>;
 // === impl Index ===
 
 impl<V: Object> Index<V> {
-    /// Creates an index. `values` calls the closure with each value of an object and must be a pure function of it. Its
-    /// panic ends the informer.
+    /// Creates an index. `values` calls the closure with each value of an object and must be a pure function of it. A
+    /// panic is logged: the object may not be found by this index.
     pub fn new(
         name: impl Into<InternedStr>,
         values: impl Fn(&V, &mut dyn FnMut(InternedStr)) + Send + Sync + 'static,
@@ -71,6 +72,14 @@ impl<V: Object> Index<V> {
     /// Returns whether both are indexes by controllers of the same kind.
     pub(crate) fn is_same(&self, other: &Index<V>) -> bool {
         self.is_by_controller && other.is_by_controller && self.name == other.name
+    }
+
+    /// Calls `each` with each value of an object, up to a panic, which is a bug.
+    fn each(&self, object: &V, each: &mut dyn FnMut(InternedStr)) {
+        let values = AssertUnwindSafe(|| (self.values)(object, each));
+        if catch_unwind(values).is_err() {
+            tracing::error!(index = %self.name, object = %object.key(), "an index function panicked");
+        }
     }
 
     /// Returns its name.
@@ -146,10 +155,9 @@ impl<V: Object> Objects<V> {
 
     /// Inserts `object`; returns the one it replaces.
     pub(super) fn insert(&mut self, object: &Arc<V>) -> Option<Arc<V>> {
-        // Last the table itself: if an index function panics on a response, its event still ends the informer.
         self.unpost(object.key());
         for (index, postings) in &mut self.indexes {
-            (index.values)(object, &mut |value| {
+            index.each(object, &mut |value| {
                 postings.insert((value, object.key().clone()), object.clone());
             });
         }
@@ -165,7 +173,7 @@ impl<V: Object> Objects<V> {
     fn unpost(&mut self, key: &ObjectKey) {
         let Some(ByKey(object)) = self.by_key.get(key) else { return };
         for (index, postings) in &mut self.indexes {
-            (index.values)(object, &mut |value| drop(postings.remove(&(value, key.clone()))));
+            index.each(object, &mut |value| drop(postings.remove(&(value, key.clone()))));
         }
     }
 

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, RwLock};
 
@@ -25,8 +24,6 @@ pub(super) struct Shared<V> {
     /// Locked for one lookup or one change at a time, and for reading while a list is reported. Changed only with
     /// the state locked, so a handler never waits for a writer.
     pub(super) objects: RwLock<Objects<V>>,
-    /// Number of keys in `state.unconfirmed`: handlers can read it while the state is locked.
-    pub(super) unconfirmed: AtomicUsize,
 }
 
 // === impl Store ===
@@ -47,7 +44,7 @@ impl<V: Object> Store<V> {
     pub(super) fn new(indexes: Vec<Index<V>>) -> Store<V> {
         let objects = RwLock::new(Objects::new(indexes));
         let state = Mutex::new(StoreState::new());
-        let shared = Arc::new(Shared { state, objects, unconfirmed: AtomicUsize::new(0) });
+        let shared = Arc::new(Shared { state, objects });
         Store { parts: Arc::new([(None, shared)]) }
     }
 
@@ -186,8 +183,9 @@ impl<V: Object> Store<V> {
         then(self.list())
     }
 
-    /// Returns the number of keys whose creation or deletion by this process the watch has not shown yet.
-    pub fn unconfirmed(&self) -> usize {
-        self.all().map(|part| part.unconfirmed.load(Ordering::Relaxed)).sum()
+    /// Returns the number of keys whose responses the watch has not shown yet.
+    #[cfg(test)]
+    pub(super) fn unconfirmed(&self) -> usize {
+        self.all().map(|part| part.state.lock().unconfirmed.len()).sum()
     }
 }

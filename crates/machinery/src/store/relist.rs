@@ -1,7 +1,6 @@
 //! The relist: a list is built separately, swapped in at one instant, then reported.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use hashbrown::HashMap;
 
@@ -76,12 +75,14 @@ impl<V: Object> Relist<V> {
     }
 
     /// Returns whether a stored state stays, although the list has another one or none.
-    fn spares(&self, stored: &V, version: ResourceVersion) -> bool {
+    fn spares(&self, stored: &Arc<V>, version: ResourceVersion) -> bool {
         let (key, at) = (stored.key(), stored.meta().version);
         // A state newer than the list is a response.
         let is_response = at.is_newer_than(version);
         match self.next.get(key) {
             None => is_response || self.keeps(key, stored.uid()),
+            // It is listed already.
+            Some(listed) if Arc::ptr_eq(stored, listed) => false,
             // Otherwise the list wins.
             Some(listed) => {
                 is_same_state::<V>(stored, listed)
@@ -123,7 +124,6 @@ impl<V: Object> Shared<V> {
         if version.is_known() {
             state.seen = version;
         }
-        self.unconfirmed.store(state.unconfirmed.len(), Ordering::Relaxed);
         let initial = !std::mem::replace(&mut state.synced, true);
         let mut report = |delta| (state.handler)(&delta, initial);
         for gone in old.iter().filter(|stored| objects.get(stored.key()).is_none()) {

@@ -2,7 +2,7 @@
 //! notified of each before the next.
 
 use std::cmp::Ordering;
-use std::sync::{Arc, atomic};
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 
@@ -32,8 +32,6 @@ pub(super) struct StoreState<V> {
     pub(super) seen: ResourceVersion,
     /// True after the first list.
     pub(super) synced: bool,
-    /// Empty; kept for its allocation.
-    deltas: Vec<Delta<V>>,
 }
 
 /// Responses for one name that the watch has not shown yet.
@@ -59,16 +57,14 @@ impl<V: Object> Shared<V> {
     /// Applies one change, then notifies the handler of it.
     pub(super) fn enter<T>(&self, change: impl FnOnce(&mut Change<'_, V>) -> T) -> T {
         let mut state = self.state.lock();
-        let mut deltas = std::mem::take(&mut state.deltas);
+        let mut deltas = Vec::new();
         let result = {
             let mut objects = self.objects.write();
             change(&mut Change { state: &mut state, objects: &mut objects, deltas: &mut deltas })
         };
-        self.unconfirmed.store(state.unconfirmed.len(), atomic::Ordering::Relaxed);
-        for delta in deltas.drain(..) {
+        for delta in deltas {
             (state.handler)(&delta, false);
         }
-        state.deltas = deltas;
         result
     }
 }
@@ -82,7 +78,6 @@ impl<V> StoreState<V> {
             unconfirmed: HashMap::new(),
             seen: ResourceVersion::UNKNOWN,
             synced: false,
-            deltas: Vec::new(),
         }
     }
 

@@ -9,8 +9,9 @@ use crate::object::{Object, ObjectKey, ResourceVersion, Uid};
 
 /// The one writer of a store. It receives the events of one list and watch, in order.
 ///
-/// Deltas are reported after the change is visible, so that a handler can read the store. During the first list, readers
-/// share the lock of the objects with it; writers wait for the lock of the state. A handler must not panic: other deltas of the current change would be lost.
+/// Deltas are reported after the change is visible, so that a handler can read the store. While a list is reported,
+/// readers share the lock of the objects with it; writers wait for the lock of the state. A handler must not panic:
+/// other deltas of the current change would be lost.
 pub struct Writer<V> {
     pub(super) store: Store<V>,
     /// The staged list, from [`Writer::begin`] on.
@@ -82,6 +83,9 @@ impl<V: Object> Writer<V> {
         for key in keys {
             shared.enter(|change| change.expire_unconfirmed(&key, version, is_news));
         }
+        let mut state = shared.state.lock();
+        let twice = 2 * state.unconfirmed.len();
+        state.unconfirmed.shrink_to(twice);
     }
 
     /// Begins a list, and discards what an unfinished one has staged.
