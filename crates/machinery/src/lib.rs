@@ -13,6 +13,17 @@
 // docs.rs shows which feature an item needs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+/// Implements `Debug` for types whose fields say nothing to a reader: it prints the name.
+macro_rules! opaque {
+    ($type:ident $(<$($parameter:ident $(: $bound:path)?),+>)?) => {
+        impl $(<$($parameter $(: $bound)?),+>)? std::fmt::Debug for $type $(<$($parameter),+>)? {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct(stringify!($type)).finish_non_exhaustive()
+            }
+        }
+    };
+}
+
 // The program, its time, objects, and shutdown.
 pub mod identity;
 pub mod clock;

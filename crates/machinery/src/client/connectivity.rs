@@ -1,6 +1,5 @@
 //! Reachability of the API server, derived from all calls.
 
-use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -139,11 +138,7 @@ impl Default for Connectivity {
     }
 }
 
-impl fmt::Debug for Connectivity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connectivity").finish_non_exhaustive()
-    }
-}
+opaque!(Connectivity);
 
 // === impl Reconnected ===
 

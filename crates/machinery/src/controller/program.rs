@@ -238,11 +238,7 @@ impl Program {
     }
 }
 
-impl fmt::Debug for Program {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Program").finish_non_exhaustive()
-    }
-}
+opaque!(Program);
 
 /// Spawns an empty task each second, until the result is dropped. If a reconcile blocks the thread that drives tokio's
 /// timers and sockets, no idle thread takes this over: tokio wakes idle threads only for new tasks.

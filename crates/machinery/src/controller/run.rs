@@ -79,6 +79,10 @@ pub struct Summary {
     pub stuck: usize,
 }
 
+opaque!(Options);
+opaque!(Controller<R>);
+opaque!(Handle);
+
 // === impl Options ===
 
 impl Default for Options {

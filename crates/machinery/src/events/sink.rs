@@ -52,6 +52,8 @@ enum Meaning {
     Lost(Dropped),
 }
 
+opaque!(Sink);
+
 // === impl Sink ===
 
 impl Sink {

@@ -16,6 +16,8 @@ pub struct Builder<V> {
     pub(super) indexes: Vec<Index<V>>,
 }
 
+opaque!(Builder<V>);
+
 impl<V: Resource> Builder<V> {
     pub(super) fn new(client: Client) -> Builder<V> {
         Builder { client, namespaces: Vec::new(), scope: Scope::default(), indexes: Vec::new() }

@@ -103,6 +103,8 @@ impl<V> Clone for Informer<V> {
     }
 }
 
+opaque!(Informer<V>);
+
 // === impl Builder ===
 
 impl<V: Resource> Builder<V> {

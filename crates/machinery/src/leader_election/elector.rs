@@ -73,6 +73,8 @@ pub fn new(
     Ok((leadership, elector))
 }
 
+opaque!(Elector);
+
 // === impl Elector ===
 
 impl Elector {

@@ -56,6 +56,8 @@ type Change = Box<dyn FnOnce(&mut Options) + Send>;
 type Add =
     Box<dyn FnOnce(&Shared, &Arc<Informers>, Program) -> Result<Program, WiringError> + Send>;
 
+opaque!(ControllerBuilder<V>);
+
 // === impl ControllerBuilder ===
 
 impl<V: Resource> ControllerBuilder<V> {

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
@@ -156,11 +155,6 @@ impl Lead {
         leadership.term()
     }
 
-    /// Completes when this process no longer leads in this term, even if no other process has led meanwhile.
-    async fn interrupted(&self, term: u64) {
-        self.until(|| !self.leads_in(term)).await;
-    }
-
     /// Completes when this process leads in this term again, or when another process can have led.
     async fn resumed(&self, term: u64) {
         self.until(|| self.leads_in(term) || self.is_over(term)).await;
@@ -179,37 +173,6 @@ impl Lead {
         while !condition() {
             // `leadership` holds the sender. The timeout is no error.
             drop(timeout(NOTICE, changes.changed()).await);
-        }
-    }
-
-    /// Runs the task that `make` returns while this process leads. After an interruption, a new task starts; a task
-    /// that has ended is started again in the next term.
-    pub(super) async fn run(self, stop: Shutdown, make: impl Fn() -> BoxFuture<'static, ()>) {
-        let in_each_term = async {
-            let mut ended = None;
-            loop {
-                let term = self.gained().await;
-                if ended == Some(term) {
-                    self.interrupted(term).await;
-                    continue;
-                }
-                let mut task = make();
-                // Checked at each poll of the task, because the process can have been suspended meanwhile.
-                let task = poll_fn(|context| match self.leads_in(term) {
-                    true => task.as_mut().poll(context).map(|()| true),
-                    false => Poll::Ready(false),
-                });
-                tokio::select! {
-                    biased;
-                    () = self.interrupted(term) => {}
-                    is_done = task => ended = is_done.then_some(term),
-                }
-            }
-        };
-        tokio::select! {
-            biased;
-            () = stop.requested() => {}
-            () = in_each_term => {}
         }
     }
 }

@@ -91,7 +91,6 @@ pub struct Manager {
     /// Options of all controllers.
     defaults: Options,
     tasks: Vec<(String, Task)>,
-    leader_tasks: Vec<(String, LeaderTask)>,
     declarations: Declarations,
     controllers: Vec<Registration>,
     /// Faults of their declarations.
@@ -141,8 +140,6 @@ pub enum Error {
 
 /// A task of the program.
 type Task = Box<dyn FnOnce(Client, Shutdown) -> BoxFuture<'static, ()> + Send>;
-/// A task of the leader.
-type LeaderTask = Box<dyn Fn(Client) -> BoxFuture<'static, ()> + Send + Sync>;
 
 /// The parts that all controllers share.
 struct Shared {
@@ -170,7 +167,6 @@ impl Manager {
             namespaces: Vec::new(),
             defaults: Options::default(),
             tasks: Vec::new(),
-            leader_tasks: Vec::new(),
             declarations: Declarations::default(),
             controllers: Vec::new(),
             faults: Vec::new(),
@@ -236,7 +232,8 @@ impl Manager {
 
     /// Adds a task that runs with a client until the controllers have ended. The task must end soon after its shutdown
     /// is requested, and not before. With leader election, every process runs it, and the client refuses writes while
-    /// another process leads. `name` appears in messages.
+    /// another process leads: `client.options().gate.may_write().is_ok()` tells whether this one does. `name` appears in
+    /// messages.
     pub fn task<T>(
         mut self,
         name: impl Into<String>,
@@ -247,22 +244,6 @@ impl Manager {
     {
         self.tasks.push((name.into(), Box::new(|client, stop| task(client, stop).boxed())));
         self
-    }
-
-    /// Adds a task that only the leader runs. It starts whenever this process begins to lead or continues after an
-    /// interruption, and is dropped when this process no longer leads. A task that has ended is started again in the
-    /// next term. Without leader election, the task starts at once.
-    pub fn leader_task<T>(
-        self,
-        name: impl Into<String>,
-        task: impl Fn(Client) -> T + Send + Sync + 'static,
-    ) -> Manager
-    where
-        T: Future<Output = ()> + Send + 'static,
-    {
-        let mut this = self;
-        this.leader_tasks.push((name.into(), Box::new(move |client| task(client).boxed())));
-        this
     }
 
     /// Adjusts the informer of `W`, for example with a selector or to metadata only, for all controllers that declare
@@ -359,10 +340,6 @@ impl Manager {
         for (name, task) in self.tasks {
             let client = client.clone();
             program = program.task(name, |stop| task(client, stop));
-        }
-        for (name, task) in self.leader_tasks {
-            let (client, lead) = (client.clone(), election.lead());
-            program = program.task(name, |stop| lead.run(stop, move || task(client.clone())));
         }
         // The sink sends the last Events before the lease is released, because they require leadership.
         program = program.task("the sink of Events", |stop| async move {

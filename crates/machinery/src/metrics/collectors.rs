@@ -82,11 +82,7 @@ impl<T> Sources<T> {
     }
 }
 
-impl<T> fmt::Debug for Sources<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sources").finish_non_exhaustive()
-    }
-}
+opaque!(Sources<T>);
 
 // === impl Queues ===
 

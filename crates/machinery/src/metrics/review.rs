@@ -198,11 +198,7 @@ impl Reviews {
     }
 }
 
-impl std::fmt::Debug for Reviews {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Reviews").finish_non_exhaustive()
-    }
-}
+opaque!(Reviews);
 
 #[cfg(test)]
 mod tests;

@@ -100,6 +100,9 @@ impl Open {
     }
 }
 
+opaque!(Routes);
+opaque!(Server);
+
 // === impl Limits ===
 
 impl Default for Limits {

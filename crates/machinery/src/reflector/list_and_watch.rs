@@ -621,6 +621,8 @@ fn random(seconds: Range<u64>) -> Duration {
     Duration::from_secs(fastrand::u64(seconds))
 }
 
+opaque!(Reflector<V>);
+
 // === impl Refresh ===
 
 impl Refresh {

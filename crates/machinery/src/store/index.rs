@@ -44,6 +44,8 @@ struct ByKey<V>(Arc<V>);
 /// The objects of an index, by value and key.
 type Postings<V> = BTreeMap<(InternedStr, ObjectKey), Arc<V>>;
 
+opaque!(Index<V>);
+
 // === impl Index ===
 
 impl<V: Object> Index<V> {

@@ -1,6 +1,5 @@
 //! The readers of a store.
 
-use std::fmt;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
@@ -34,11 +33,7 @@ impl<V> Clone for Store<V> {
     }
 }
 
-impl<V> fmt::Debug for Store<V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Store").finish_non_exhaustive()
-    }
-}
+opaque!(Store<V>);
 
 impl<V: Object> Store<V> {
     pub(super) fn new(indexes: Vec<Index<V>>) -> Store<V> {

@@ -18,6 +18,8 @@ pub struct Writer<V> {
     pub(super) relist: Option<Relist<V>>,
 }
 
+opaque!(Writer<V>);
+
 // === impl Writer ===
 
 impl<V: Object> Writer<V> {

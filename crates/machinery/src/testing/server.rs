@@ -77,6 +77,8 @@ pub(super) struct State {
     crds: BTreeMap<String, Arc<Crd>>,
 }
 
+opaque!(Server);
+
 impl Server {
     /// Creates an empty server without faults. `seed` determines its random choices. From now on, the times in
     /// conditions, Events and Leases follow tokio's clock on this thread, starting at the beginning of 2026.

@@ -327,11 +327,7 @@ impl<K: Key> Clone for WorkQueue<K> {
     }
 }
 
-impl<K: Key> fmt::Debug for WorkQueue<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WorkQueue").finish_non_exhaustive()
-    }
-}
+opaque!(WorkQueue<K: Key>);
 
 impl<K: Key> Drop for Waiting<'_, K> {
     fn drop(&mut self) {

@@ -3,17 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::FutureExt;
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::sleep;
 
 use super::{Site, nothing};
 use crate::controller::{Action, Problem};
-use crate::leader_election::Leadership;
-use crate::manager::leading::Lead;
 use crate::manager::{Context, Lease, Manager};
-use crate::shutdown::Shutdown;
 use crate::testing::{Id, Server};
 
 type Log = Arc<Mutex<Vec<String>>>;
@@ -35,7 +31,7 @@ async fn settings_do_not_depend_on_the_order_of_calls() {
     }
 }
 
-/// Says that the task of a leader was dropped.
+/// Says that a task was dropped.
 struct Stopped(&'static str, Log);
 
 impl Drop for Stopped {
@@ -44,27 +40,28 @@ impl Drop for Stopped {
     }
 }
 
-/// A replica with a task for each process, one for the leader, and a controller.
+/// A replica with a task and a controller.
 fn replica(name: &'static str, log: &Log) -> Manager {
     let say = |what: &'static str| {
         let log = log.clone();
         move || log.lock().push(format!("{name} {what}"))
     };
     let (all, leads, works) = (say("runs"), say("leads"), say("works"));
-    let (lease, stops) = (Lease::named("test").namespace("ns"), log.clone());
+    let stopped = Stopped(name, log.clone());
     Manager::new("test")
         .instance(name)
-        .leader_election(lease)
-        .task("all", async move |_, stop| {
+        .leader_election(Lease::named("test").namespace("ns"))
+        .task("all", async move |client, stop| {
+            let _stopped = stopped;
             all();
-            stop.requested().await;
-        })
-        .leader_task("leader", move |_| {
-            leads();
-            let stopped = Stopped(name, stops.clone());
-            async move {
-                let _stopped = stopped;
-                std::future::pending::<()>().await;
+            while !stop.is_requested() {
+                if client.options().gate.may_write().is_ok() {
+                    leads();
+                }
+                tokio::select! {
+                    () = stop.requested() => {}
+                    () = sleep(Duration::from_secs(5)) => {}
+                }
             }
         })
         .controller::<Site>()
@@ -75,7 +72,7 @@ fn replica(name: &'static str, log: &Log) -> Manager {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_the_leader_runs_leader_tasks_and_all_run_the_others() {
+async fn tasks_run_in_all_processes_and_know_whether_theirs_leads() {
     let server = Server::new(1);
     server.set_liberties(false);
     server.put(&site(), json!({}));
@@ -91,46 +88,8 @@ async fn only_the_leader_runs_leader_tasks_and_all_run_the_others() {
     let count = |what: &str| log.iter().filter(|line| *line == what).count();
     assert!(at("b runs") < at("a stops"), "{log:?}");
     assert!(at("a stops") < at("b leads") && at("a stops") < at("b works"), "{log:?}");
-    assert_eq!((count("a leads"), count("b leads")), (1, 1), "{log:?}");
+    assert!(count("a leads") > 10 && count("b leads") > 10, "{log:?}");
     assert!(at("b works") < usize::MAX, "{log:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_leader_task_continues_after_an_interruption_and_ends_with_the_term() {
-    let (leadership, log) = (Leadership::of_tests(), Log::default());
-    let lead = Lead { leadership: Some(leadership.clone()) };
-    let (stop, seen) = (Shutdown::manual(), log.clone());
-    let running = tokio::spawn(lead.run(stop.clone(), move || {
-        seen.lock().push("begins".to_owned());
-        let stopped = Stopped("it", seen.clone());
-        async move {
-            let _stopped = stopped;
-            sleep(Duration::from_secs(60)).await;
-        }
-        .boxed()
-    }));
-    let lines = async |seconds| {
-        sleep(Duration::from_secs(seconds)).await;
-        log.lock().join(", ")
-    };
-    assert_eq!(lines(5).await, "");
-    leadership.permit(true);
-    assert_eq!(lines(5).await, "begins");
-    // The lease was not renewed in time, but before another process acquired it.
-    leadership.permit_until(None);
-    assert_eq!(lines(5).await, "begins, it stops");
-    leadership.permit_until(Some(Duration::MAX));
-    assert_eq!(lines(5).await, "begins, it stops, begins");
-    assert_eq!(lines(300).await, "begins, it stops, begins, it stops", "it has ended");
-    leadership.permit_until(None);
-    assert_eq!(lines(5).await, "begins, it stops, begins, it stops", "a suspension");
-    leadership.permit_until(Some(Duration::MAX));
-    assert_eq!(lines(5).await, "begins, it stops, begins, it stops", "the same term");
-    leadership.permit(true);
-    assert_eq!(lines(5).await, "begins, it stops, begins, it stops, begins", "another term");
-    stop.request();
-    running.await.unwrap();
-    assert!(lines(0).await.ends_with("it stops"));
 }
 
 #[tokio::test(start_paused = true)]
