@@ -1,25 +1,31 @@
 //! The errors of calls.
 
+use std::error::Error as StdError;
 use std::time::Duration;
 
 use kube::client::AuthError;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 use serde_json::error::Category;
 
 use super::text::one_line;
 use crate::identity::Identity;
 use crate::object::Kind;
 
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
+type BoxError = Box<dyn StdError + Send + Sync>;
 
 /// A cause of a refusal (metav1.StatusCause).
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
 pub struct Cause {
     /// metav1.CauseType; empty if none was given.
+    #[serde(deserialize_with = "or_empty")]
     pub reason: String,
     /// The refused field, such as `spec.ports[0].name`; empty if none was given.
+    #[serde(deserialize_with = "or_empty")]
     pub field: String,
     /// Why it is refused, as a sentence.
+    #[serde(deserialize_with = "or_empty")]
     pub message: String,
 }
 
@@ -102,16 +108,20 @@ impl Error {
             Ok(error) => return *error,
             Err(source) => source,
         };
-        let mut innermost: &(dyn std::error::Error + 'static) = &*source;
-        while let Some(inner) = innermost.source() {
-            innermost = inner;
-        }
-        if let Some(failed) = find::<AuthError>(&*source) {
-            // The complete error contains the output of the plugin, and so perhaps a token.
-            let root = of_plugin(failed);
-            return Error::Transport { source: root.clone().into(), root };
-        }
-        Error::Transport { root: innermost.to_string(), source }
+        let Some(failed) = auth_error(&*source) else {
+            return Error::Transport { root: innermost(&*source), source };
+        };
+        // The complete error contains the output of the plugin, and so perhaps a token.
+        let root = match failed {
+            AuthError::AuthExecRun { out, .. } => {
+                format!("the credential plugin failed: {}", out.status)
+            }
+            AuthError::AuthExecParse(_) => {
+                "the credential plugin's output is not understood".to_owned()
+            }
+            other => other.to_string(),
+        };
+        Error::Transport { source: root.clone().into(), root }
     }
 
     /// Adds the address that could not be reached.
@@ -273,25 +283,19 @@ impl Error {
     }
 }
 
-/// Returns why there are no credentials, without the output of a plugin.
-fn of_plugin(error: &AuthError) -> String {
-    match error {
-        AuthError::AuthExecRun { out, .. } => {
-            format!("the credential plugin failed: {}", out.status)
-        }
-        AuthError::AuthExecParse(_) => {
-            "the credential plugin's output is not understood".to_owned()
-        }
-        other => other.to_string(),
-    }
+/// Returns the failed authentication among an error and its causes.
+fn auth_error<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a AuthError> {
+    error.downcast_ref().or_else(|| auth_error(error.source()?))
 }
 
-/// Returns the first error of this type among an error and its causes.
-fn find<'a, E: std::error::Error + 'static>(
-    error: &'a (dyn std::error::Error + 'static),
-) -> Option<&'a E> {
-    let mut all = std::iter::successors(Some(error), |error| error.source());
-    all.find_map(|error| error.downcast_ref())
+/// Returns the message of the innermost cause.
+pub(super) fn innermost(error: &(dyn StdError + 'static)) -> String {
+    error.source().map_or_else(|| error.to_string(), innermost)
+}
+
+/// Reads a text that can be `null`.
+fn or_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 /// Returns why `text` is not a `V`: `spec.size: invalid type: string, expected u32`. The result contains no values: it

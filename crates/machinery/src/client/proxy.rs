@@ -13,6 +13,7 @@ use tower::util::BoxCloneSyncService;
 use tower::{BoxError, ServiceExt};
 
 use super::Error;
+use super::error::innermost;
 
 /// Environment variables for a proxy, in curl's order.
 const VARIABLES: [&str; 2] = ["https_proxy", "HTTPS_PROXY"];
@@ -137,10 +138,6 @@ fn with_port(proxy: &Uri) -> Result<Uri, Error> {
     let (host, port) = (proxy.host().unwrap_or_default(), proxy.port_u16().unwrap_or(1080));
     let address = format!("http://{host}:{port}").parse();
     address.map_err(|why| Error::Config(format!("the address of the proxy is not a URL: {why}")))
-}
-
-fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
-    error.source().map_or_else(|| error.to_string(), innermost)
 }
 
 #[cfg(test)]
