@@ -10,7 +10,7 @@ use super::error::shape;
 use super::query::{self, by_name};
 use super::types::{Page, PageEnd, Scope, Undecodable};
 use super::{Error, MAX_OBJECT, status, undecodable};
-use crate::object::{ObjectKey, Resource};
+use crate::object::{Kind, ObjectKey, Resource};
 
 /// The `Accept` header of a metadata-only list; plain JSON if that is unavailable.
 const METADATA: &str =
@@ -23,19 +23,10 @@ const GATHERED: usize = 64 << 10;
 /// The received part of a list, `{"kind": …, "metadata": {…}, "items": [{…}, …]}`, with its fields in any order.
 #[derive(Default)]
 struct Received {
-    /// The list without its items.
-    envelope: Vec<u8>,
-    /// What has not been taken apart yet.
+    /// What comes before the items; empty until they begin.
+    before: Vec<u8>,
+    /// What has not been taken apart yet. After the last item, it begins with `]`.
     rest: BytesMut,
-    place: Place,
-}
-
-#[derive(Default, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    #[default]
-    Before,
-    Within,
-    After,
 }
 
 /// A list without its items.
@@ -74,29 +65,39 @@ impl Client {
         page: &Page,
         mut each: impl FnMut(Result<V, Undecodable>) + Send,
     ) -> Result<PageEnd, Error> {
-        let kind = V::kind();
-        let mut request = query::list(&kind, scope, page)?;
-        if scope.metadata_only {
-            request.headers_mut().insert(ACCEPT, HeaderValue::from_static(METADATA));
-        }
-        let mut observe = self.observe("list", &kind);
-        let answer = self.open(request, &mut observe).await?;
-        let code = answer.status().as_u16();
-        let (mut body, mut received) = (answer.into_body(), Received::default());
-        let mut take = |json: &[u8]| {
+        let each = |json: &[u8]| {
             each(match serde_json::from_slice(json) {
                 Ok(object) => Ok(object),
                 Err(_) => Err(undecodable::name::<V>(json, false)?),
             });
             Ok(())
         };
+        self.list_json(&V::kind(), scope, page, each).await
+    }
+
+    /// Lists one page, with each item as JSON. Otherwise as [`Client::list`].
+    pub(super) async fn list_json(
+        &self,
+        kind: &Kind,
+        scope: &Scope,
+        page: &Page,
+        mut each: impl FnMut(&[u8]) -> Result<(), Error> + Send,
+    ) -> Result<PageEnd, Error> {
+        let mut request = query::list(kind, scope, page)?;
+        if scope.metadata_only {
+            request.headers_mut().insert(ACCEPT, HeaderValue::from_static(METADATA));
+        }
+        let mut observe = self.observe("list", kind);
+        let answer = self.open(request, &mut observe).await?;
+        let code = answer.status().as_u16();
+        let (mut body, mut received) = (answer.into_body(), Received::default());
         while let Some(piece) = self.piece(&mut body).await? {
             received.rest.extend_from_slice(&piece);
             if received.rest.len() >= GATHERED {
-                received.take_apart(&mut take)?;
+                received.take_apart(&mut each)?;
             }
         }
-        received.take_apart(&mut take)?;
+        received.take_apart(&mut each)?;
         let body = received.end()?;
         let Envelope { kind, metadata } = serde_json::from_slice(&body)
             .map_err(|error| if error.is_eof() { Error::Cut("a list") } else { no_list(&body) })?;
@@ -142,19 +143,15 @@ impl Received {
         &mut self,
         mut each: impl FnMut(&[u8]) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        if self.place == Place::Before
+        if self.before.is_empty()
             && let Some(start) = start_of_items(&self.rest)
         {
-            self.envelope.extend_from_slice(&self.rest.split_to(start));
-            self.place = Place::Within;
+            self.before.extend_from_slice(&self.rest.split_to(start));
         }
-        while self.place == Place::Within {
+        while !self.before.is_empty() {
             let is_between = |byte: &&u8| byte.is_ascii_whitespace() || **byte == b',';
             self.rest.advance(self.rest.iter().take_while(is_between).count());
             if self.rest.first().is_none_or(|byte| *byte == b']') {
-                if !self.rest.is_empty() {
-                    self.place = Place::After;
-                }
                 break;
             }
             let mut items = serde_json::Deserializer::from_slice(&self.rest).into_iter();
@@ -175,11 +172,11 @@ impl Received {
 
     /// Returns the list without its items.
     fn end(mut self) -> Result<Vec<u8>, Error> {
-        if self.place == Place::Within {
+        if !self.before.is_empty() && !self.rest.starts_with(b"]") {
             return Err(Error::Cut("a list"));
         }
-        self.envelope.extend_from_slice(&self.rest);
-        Ok(self.envelope)
+        self.before.extend_from_slice(&self.rest);
+        Ok(self.before)
     }
 }
 

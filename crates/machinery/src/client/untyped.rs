@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use super::Error;
 use super::call::{Client, decode};
 use super::query::{self, segment};
-use super::types::{Page, Scope};
+use super::types::{Page, PageEnd, Scope};
 use crate::object::{Kind, ObjectKey};
 
-/// Objects per page. The JSON of a page is in memory at once.
+/// Objects per page.
 const PAGE: u32 = 100;
 /// The kind in metrics of paths without a kind.
 const NO_KIND: Kind = Kind::cluster_scoped("", "", "", "");
@@ -89,24 +89,17 @@ impl Client {
     /// # Errors
     /// Any error of a call.
     pub async fn read_all(&self, kind: &Kind, scope: &Scope) -> Result<Vec<Value>, Error> {
-        let mut all = Vec::new();
-        let mut page = Page { limit: Some(PAGE), ..Page::default() };
+        let (mut all, mut page) = (Vec::new(), Page { limit: Some(PAGE), ..Page::default() });
         loop {
-            let body = match self.call("list", kind, query::list(kind, scope, &page)?).await {
+            let each = |json: &[u8]| decode(json).map(|object| all.push(object));
+            match self.list_json(kind, scope, &page, each).await {
+                Ok(PageEnd { continue_token: None, .. }) => return Ok(all),
+                Ok(end) => page.continue_token = end.continue_token,
                 // The list expired between two pages. A new list without pages cannot expire.
                 Err(error) if error.is_expired() && page.continue_token.is_some() => {
                     (all, page) = (Vec::new(), Page::default());
-                    continue;
                 }
-                body => body?,
-            };
-            let mut list: Value = decode(&body)?;
-            if let Some(Value::Array(items)) = list.get_mut("items").map(Value::take) {
-                all.extend(items);
-            }
-            match list["metadata"]["continue"].as_str() {
-                Some(token) if !token.is_empty() => page.continue_token = Some(token.to_owned()),
-                _ => return Ok(all),
+                Err(error) => return Err(error),
             }
         }
     }
