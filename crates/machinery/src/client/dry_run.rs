@@ -10,14 +10,13 @@
 
 use bytes::Bytes;
 use http::Request;
-use kube::core::params::ListParams;
-use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
 use super::Error;
 use super::call::{Client, decode};
-use super::query::{self, by_name};
-use crate::object::Kind;
+use super::query::by_name;
+use super::types::Scope;
+use crate::object::{Kind, ObjectKey};
 
 /// Receives the writes of a client that only does dry runs.
 pub trait DryRun: Send + Sync + 'static {
@@ -68,11 +67,7 @@ pub enum RejectionCause {
 }
 
 /// An accepted write: the stored and the resulting object, and the response.
-struct Tried {
-    before: Option<Value>,
-    after: Option<Value>,
-    answer: Bytes,
-}
+type Tried = (Option<Value>, Option<Value>, Bytes);
 
 /// Attempts to get the stored and the resulting object at one version.
 const TRIES: usize = 3;
@@ -85,6 +80,7 @@ impl Client {
         &self,
         verb: &'static str,
         kind: &Kind,
+        key: Option<&ObjectKey>,
         mut request: Request<Bytes>,
         reports: &dyn DryRun,
     ) -> Result<Bytes, Error> {
@@ -95,9 +91,8 @@ impl Client {
             *request.uri_mut() = uri.parse().map_err(|error| Error::Request(format!("{error}")))?;
         }
         let sent = request.body().clone();
-        let tried = self.try_write(verb, kind, request, &path).await;
-        let (before, after, answer) = match tried {
-            Ok(Tried { before, after, answer }) => (before, Ok(after), Ok(answer)),
+        let (before, after, answer) = match self.try_write(verb, kind, key, request).await {
+            Ok((before, after, answer)) => (before, Ok(after), Ok(answer)),
             Err(error) => (None, Err(Rejection::of(&error)), Err(error)),
         };
         reports.answered(DryWrite { verb, kind: *kind, path, subresource, sent, before, after });
@@ -110,15 +105,15 @@ impl Client {
         &self,
         verb: &'static str,
         kind: &Kind,
+        key: Option<&ObjectKey>,
         request: Request<Bytes>,
-        path: &str,
     ) -> Result<Tried, Error> {
         let mut tries = 0;
         loop {
             tries += 1;
-            let before = match verb {
-                "create" | "deletecollection" => None,
-                _ => self.stored(kind, path).await?,
+            let before = match key {
+                Some(key) => self.stored(kind, key).await?,
+                None => None,
             };
             let answer = self.call(verb, kind, request.clone()).await?;
             let after: Option<Value> = match verb {
@@ -130,21 +125,17 @@ impl Client {
                 version(before) != version(after)
             });
             if !is_between || tries == TRIES {
-                return Ok(Tried { before, after, answer });
+                return Ok((before, after, answer));
             }
         }
     }
 
-    /// Returns the stored object at `path`, if any. Uses a list, because a client with informers has `list` permission,
-    /// but perhaps not `get`.
-    async fn stored(&self, kind: &Kind, path: &str) -> Result<Option<Value>, Error> {
-        let (collection, name) = path.rsplit_once('/').unwrap_or(("", path));
-        let name = percent_decode_str(name).decode_utf8_lossy();
-        let only = ListParams::default().fields(&by_name(&name));
-        let list = query::built(kube::core::Request::new(collection).list(&only))?;
-        let list = self.call("list", kind, list).await?;
-        let mut list: Value = decode(&list)?;
-        Ok(list["items"].get_mut(0).map(Value::take))
+    /// Returns the stored object, if any. Uses a list, because a client with informers has `list` permission, but
+    /// perhaps not `get`.
+    async fn stored(&self, kind: &Kind, key: &ObjectKey) -> Result<Option<Value>, Error> {
+        let (namespace, fields) = (Some(key.namespace().clone()), Some(by_name(key.name())));
+        let scope = Scope { namespace, fields, ..Scope::default() };
+        Ok(self.read_all(kind, &scope).await?.pop())
     }
 }
 
