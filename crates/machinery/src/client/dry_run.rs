@@ -14,8 +14,7 @@ use serde_json::Value;
 
 use super::Error;
 use super::call::{Client, decode};
-use super::query::by_name;
-use super::types::Scope;
+use super::query;
 use crate::object::{Kind, ObjectKey};
 
 /// Receives the writes of a client that only does dry runs.
@@ -111,8 +110,9 @@ impl Client {
         let mut tries = 0;
         loop {
             tries += 1;
+            // A list, because a client with informers has `list` permission, but perhaps not `get`.
             let before = match key {
-                Some(key) => self.stored(kind, key).await?,
+                Some(key) => self.read_all(kind, &query::only(key)).await?.pop(),
                 None => None,
             };
             let answer = self.call(verb, kind, request.clone()).await?;
@@ -128,14 +128,6 @@ impl Client {
                 return Ok((before, after, answer));
             }
         }
-    }
-
-    /// Returns the stored object, if any. Uses a list, because a client with informers has `list` permission, but
-    /// perhaps not `get`.
-    async fn stored(&self, kind: &Kind, key: &ObjectKey) -> Result<Option<Value>, Error> {
-        let (namespace, fields) = (Some(key.namespace().clone()), Some(by_name(key.name())));
-        let scope = Scope { namespace, fields, ..Scope::default() };
-        Ok(self.read_all(kind, &scope).await?.pop())
     }
 }
 

@@ -153,26 +153,20 @@ impl Error {
 
     /// Returns the HTTP code, if there was a response.
     pub fn code(&self) -> Option<u16> {
-        match self {
-            Error::Api { code, .. } => Some(*code),
-            _ => None,
-        }
+        let Error::Api { code, .. } = self else { return None };
+        Some(*code)
     }
 
     /// Returns the metav1.StatusReason; empty if there is none.
     pub fn reason(&self) -> &str {
-        match self {
-            Error::Api { reason, .. } => reason,
-            _ => "",
-        }
+        let Error::Api { reason, .. } = self else { return "" };
+        reason
     }
 
     /// Returns the wait that the server requested (Retry-After).
     pub fn retry_after(&self) -> Option<Duration> {
-        match self {
-            Error::Api { retry_after, .. } => *retry_after,
-            _ => None,
-        }
+        let Error::Api { retry_after, .. } = self else { return None };
+        *retry_after
     }
 
     /// Returns whether the object does not exist (on a create: its namespace). The response to that is a Status with
@@ -197,10 +191,7 @@ impl Error {
 
     /// Returns the fields of an apply that other managers own with different values, such as `.spec.replicas`.
     pub fn conflicting_fields(&self) -> Vec<&str> {
-        let causes = match self {
-            Error::Api { causes, .. } => causes.as_slice(),
-            _ => &[],
-        };
+        let Error::Api { causes, .. } = self else { return Vec::new() };
         let conflicts = causes.iter().filter(|cause| cause.reason == "FieldManagerConflict");
         conflicts.map(|cause| &*cause.field).collect()
     }

@@ -1,20 +1,16 @@
 //! Lists, item by item.
 
 use bytes::{Buf, BytesMut};
-use http::header::{ACCEPT, HeaderValue};
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use tokio::time::timeout;
 
-use super::call::Client;
+use super::call::{Client, piece};
 use super::error::shape;
-use super::query::{self, by_name};
+use super::query;
 use super::types::{Page, PageEnd, Scope, Undecodable};
 use super::{Error, MAX_OBJECT, status, undecodable};
 use crate::object::{Kind, ObjectKey, Resource};
-
-/// The `Accept` header of a metadata-only list; plain JSON if that is unavailable.
-const METADATA: &str =
-    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
 /// Size up to which chunks are gathered before parsing. The API server writes a list in chunks of a few kB, smaller
 /// than its objects.
@@ -83,15 +79,14 @@ impl Client {
         page: &Page,
         mut each: impl FnMut(&[u8]) -> Result<(), Error> + Send,
     ) -> Result<PageEnd, Error> {
-        let mut request = query::list(kind, scope, page)?;
-        if scope.metadata_only {
-            request.headers_mut().insert(ACCEPT, HeaderValue::from_static(METADATA));
-        }
+        let request = query::list(kind, scope, page)?;
         let mut observe = self.observe("list", kind);
         let answer = self.open(request, &mut observe).await?;
         let code = answer.status().as_u16();
         let (mut body, mut received) = (answer.into_body(), Received::default());
-        while let Some(piece) = self.piece(&mut body).await? {
+        let deadline = self.options().deadline;
+        let late = |_| Error::Deadline(deadline);
+        while let Some(piece) = timeout(deadline, piece(&mut body)).await.map_err(late)?? {
             received.rest.extend_from_slice(&piece);
             if received.rest.len() >= GATHERED {
                 received.take_apart(&mut each)?;
@@ -118,9 +113,6 @@ impl Client {
     /// # Errors
     /// As [`Client::list`], and [`Error::Decode`] if the object does not fit its view.
     pub async fn find<V: Resource>(&self, key: &ObjectKey) -> Result<Option<V>, Error> {
-        let namespace = V::kind().namespaced.then(|| key.namespace().clone());
-        let fields = Some(by_name(key.name()));
-        let scope = Scope { namespace, fields, ..Scope::default() };
         let mut found = None;
         let each = |object: Result<V, Undecodable>| {
             let name = object.as_ref().map_or_else(|bad| &bad.key, |object| object.key());
@@ -128,7 +120,7 @@ impl Client {
                 found = Some(object);
             }
         };
-        self.list(&scope, &Page::default(), each).await?;
+        self.list(&query::only(key), &Page::default(), each).await?;
         let undecodable =
             |bad: Undecodable| Error::Decode { why: bad.why, excerpt: bad.key.to_string() };
         found.transpose().map_err(undecodable)

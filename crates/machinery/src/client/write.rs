@@ -6,6 +6,7 @@
 //! - A write is abandoned when its permission runs out, unless the gate has extended it in the meantime.
 
 use std::pin::pin;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use http::Request;
@@ -37,7 +38,7 @@ impl Client {
         body: &(impl Serialize + Sync),
     ) -> Result<V, Error> {
         let all = objects(&V::kind(), Some(key.namespace()))?;
-        let request = built(all.create(&self.post_params(), bytes(body)?))?;
+        let request = built(all.create(&self.post_params(), sendable(serde_json::to_vec(body))?))?;
         decode(&self.gated("create", &V::kind(), None, request).await?)
     }
 
@@ -53,7 +54,8 @@ impl Client {
     ) -> Result<V, Error> {
         let all = objects(&V::kind(), Some(key.namespace()))?;
         let name = segment("name", key.name())?;
-        let request = built(all.replace(&name, &self.post_params(), bytes(body)?))?;
+        let request =
+            built(all.replace(&name, &self.post_params(), sendable(serde_json::to_vec(body))?))?;
         decode(&self.gated("update", &V::kind(), Some(key), request).await?)
     }
 
@@ -94,7 +96,7 @@ impl Client {
         key: &ObjectKey,
         body: &(impl Serialize + Sync),
     ) -> Result<V, Error> {
-        let mut body = serde_json::to_value(body).map_err(unsendable)?;
+        let mut body = sendable(serde_json::to_value(body))?;
         let Some(Value::Object(meta)) = body.get_mut("metadata") else {
             return Err(Error::Request("what is to be applied has no metadata".to_owned()));
         };
@@ -244,7 +246,7 @@ impl Client {
             || matches!(answer, Ok(_) | Err(Error::Request(_) | Error::Api { code: ..500, .. }));
         match refused {
             Some(why) => Err(Error::NotPermitted(why)),
-            None => answer.inspect(|_| self.note_write()),
+            None => answer.inspect(|_| self.has_written.store(true, Ordering::Relaxed)),
         }
     }
 }
@@ -263,11 +265,6 @@ impl Drop for Sent<'_> {
     }
 }
 
-fn bytes(body: &impl Serialize) -> Result<Vec<u8>, Error> {
-    serde_json::to_vec(body).map_err(unsendable)
-}
-
-#[allow(clippy::needless_pass_by_value)] // It is passed to `map_err`.
-fn unsendable(error: serde_json::Error) -> Error {
-    Error::Request(format!("the body cannot be serialized: {error}"))
+fn sendable<T>(body: serde_json::Result<T>) -> Result<T, Error> {
+    body.map_err(|error| Error::Request(format!("the body cannot be serialized: {error}")))
 }
