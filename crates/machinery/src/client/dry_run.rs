@@ -30,10 +30,10 @@ pub struct DryWrite {
     pub verb: &'static str,
     /// The kind of the object.
     pub kind: Kind,
-    /// The API path of the object, or of its collection for `create` and `deletecollection`.
+    /// The API path of the object or subresource, or of the collection for `create` and `deletecollection`.
     pub path: String,
     /// The subresource, such as `status`; empty for the object itself.
-    pub subresource: String,
+    pub subresource: &'static str,
     /// The body that was sent.
     pub sent: Bytes,
     /// The stored object, without `apiVersion` and `kind`; `None` if there is none, and for a `deletecollection`.
@@ -80,10 +80,11 @@ impl Client {
         verb: &'static str,
         kind: &Kind,
         key: Option<&ObjectKey>,
+        subresource: &'static str,
         mut request: Request<Bytes>,
         reports: &dyn DryRun,
     ) -> Result<Bytes, Error> {
-        let (path, subresource) = split(kind, request.uri().path());
+        let path = request.uri().path().to_owned();
         if matches!(verb, "delete" | "deletecollection") {
             // kube has put it into the body, which a proxy can drop; its URLs end with their query.
             let uri = format!("{}&dryRun=All", request.uri());
@@ -147,32 +148,9 @@ impl Rejection {
     }
 }
 
-/// Returns the path of an object and its subresource. Counts segments, because an object can be named `status`.
-fn split(kind: &Kind, path: &str) -> (String, String) {
-    // `/api/v1` or `/apis/GROUP/VERSION`, `/namespaces/NAMESPACE`, `/PLURAL/NAME`.
-    let root = if kind.group.is_empty() { 2 } else { 3 };
-    let segments = root + if kind.namespaced { 2 } else { 0 } + 2;
-    match path.match_indices('/').nth(segments) {
-        Some((at, _)) => (path[..at].to_owned(), path[at + 1..].to_owned()),
-        None => (path.to_owned(), String::new()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_subresource_is_distinguished_from_a_name() {
-        let deployments = Kind::namespaced("apps", "v1", "Deployment", "deployments");
-        let path = "/apis/apps/v1/namespaces/deployments/deployments/status";
-        assert_eq!(split(&deployments, path), (path.to_owned(), String::new()));
-        let status = format!("{path}/status");
-        assert_eq!(split(&deployments, &status), (path.to_owned(), "status".to_owned()));
-        let nodes = Kind::cluster_scoped("", "v1", "Node", "nodes");
-        let scale = split(&nodes, "/api/v1/nodes/scale/scale");
-        assert_eq!(scale, ("/api/v1/nodes/scale".to_owned(), "scale".to_owned()));
-    }
 
     #[test]
     fn a_rejection_has_a_cause() {

@@ -39,7 +39,7 @@ impl Client {
     ) -> Result<V, Error> {
         let all = objects(&V::kind(), Some(key.namespace()))?;
         let request = built(all.create(&self.post_params(), sendable(serde_json::to_vec(body))?))?;
-        decode(&self.gated("create", &V::kind(), None, request).await?)
+        decode(&self.gated("create", &V::kind(), None, "", request).await?)
     }
 
     /// Replaces an object (PUT). A `metadata.resourceVersion` or `metadata.uid` in `body` is a precondition.
@@ -56,7 +56,7 @@ impl Client {
         let name = segment("name", key.name())?;
         let request =
             built(all.replace(&name, &self.post_params(), sendable(serde_json::to_vec(body))?))?;
-        decode(&self.gated("update", &V::kind(), Some(key), request).await?)
+        decode(&self.gated("update", &V::kind(), Some(key), "", request).await?)
     }
 
     /// Patches an object. An apply is forced: it takes over fields of other managers. The fields to apply include
@@ -121,7 +121,7 @@ impl Client {
         let patch = Patch::Merge(operations);
         let mut request = built(all.patch(&segment("name", key.name())?, &params, &patch))?;
         request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(JSON_PATCH));
-        decode(&self.gated("patch", &V::kind(), Some(key), request).await?)
+        decode(&self.gated("patch", &V::kind(), Some(key), "", request).await?)
     }
 
     /// Patches the status subresource. An apply is forced.
@@ -166,7 +166,7 @@ impl Client {
         };
         let all = objects(&V::kind(), Some(key.namespace()))?;
         let request = all.delete(&segment("name", key.name())?, &params);
-        let answer = self.gated("delete", &V::kind(), Some(key), built(request)?).await?;
+        let answer = self.gated("delete", &V::kind(), Some(key), "", built(request)?).await?;
         // If the object was deleted, the response is a Status or, for some kinds (`ReturnDeletedObject`: Services),
         // its last state; otherwise, the object marked for deletion.
         let left: Option<Value> = serde_json::from_slice(&answer).ok();
@@ -182,14 +182,14 @@ impl Client {
         let all = objects(&V::kind(), scope.namespace.as_deref())?;
         let params = self.delete_params(PropagationPolicy::Background);
         let request = all.delete_collection(&params, &query::selectors(scope));
-        self.gated("deletecollection", &V::kind(), None, built(request)?).await.map(drop)
+        self.gated("deletecollection", &V::kind(), None, "", built(request)?).await.map(drop)
     }
 
     /// Patches an object, or its subresource unless this is empty. Only an apply can be forced.
     async fn patch_at<V: Resource>(
         &self,
         key: &ObjectKey,
-        subresource: &str,
+        subresource: &'static str,
         force: bool,
         patch: &Patch<impl Serialize + Sync>,
     ) -> Result<Bytes, Error> {
@@ -202,10 +202,10 @@ impl Client {
             "" => all.patch(&name, &params, patch),
             _ => all.patch_subresource(subresource, &name, &params, patch),
         };
-        self.gated("patch", &V::kind(), Some(key), built(request)?).await
+        self.gated("patch", &V::kind(), Some(key), subresource, built(request)?).await
     }
 
-    fn post_params(&self) -> PostParams {
+    pub(super) fn post_params(&self) -> PostParams {
         let field_manager = Some(self.options().field_manager.clone());
         PostParams { dry_run: self.is_dry_run(), field_manager }
     }
@@ -221,10 +221,11 @@ impl Client {
         verb: &'static str,
         kind: &Kind,
         key: Option<&ObjectKey>,
+        subresource: &'static str,
         mut request: Request<Bytes>,
     ) -> Result<Bytes, Error> {
         if let Some(dry_run) = &self.options().dry_run {
-            return self.dry_run(verb, kind, key, request, &**dry_run).await;
+            return self.dry_run(verb, kind, key, subresource, request, &**dry_run).await;
         }
         let gate = &self.options().gate;
         let permit = Permit::new(gate.clone());
