@@ -143,14 +143,8 @@ pub(super) fn only(key: &ObjectKey) -> Scope {
 
 /// Returns the field selector for this name (`EscapeValue` in k8s.io/apimachinery, pkg/fields).
 fn by_name(name: &str) -> String {
-    let mut selector = "metadata.name=".to_owned();
-    for character in name.chars() {
-        if matches!(character, '\\' | ',' | '=') {
-            selector.push('\\');
-        }
-        selector.push(character);
-    }
-    selector
+    let escape = |c| matches!(c, '\\' | ',' | '=').then_some('\\').into_iter().chain([c]);
+    "metadata.name=".chars().chain(name.chars().flat_map(escape)).collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Calls for interactive commands, with objects of any kind as JSON.
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
 use kube::core::params::PostParams;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -47,16 +48,6 @@ impl Client {
     /// # Errors
     /// [`Error::is_not_served`] if it is not served; any other error of a call.
     pub async fn discover(&self, group: &str, version: &str, kind: &str) -> Result<Kind, Error> {
-        #[derive(Deserialize)]
-        struct Served {
-            name: String,
-            kind: String,
-            namespaced: bool,
-        }
-        #[derive(Deserialize)]
-        struct All {
-            resources: Vec<Served>,
-        }
         let not_served = || {
             let message = format!("the API server serves no {kind} in {group}/{version}");
             Error::api(404, "", message)
@@ -69,7 +60,7 @@ impl Client {
         let asked = self.call("get", &NO_KIND, query::at(path)?).await;
         let body =
             asked.map_err(|error| if error.code() == Some(404) { not_served() } else { error })?;
-        let all: All = decode(&body)?;
+        let all: APIResourceList = decode(&body)?;
         // Skips subresources such as `deployments/scale`: some have the kind of their object.
         let mut whole = all.resources.into_iter().filter(|served| !served.name.contains('/'));
         let found = whole.find(|served| served.kind == kind).ok_or_else(not_served)?;
@@ -130,8 +121,8 @@ impl Client {
         namespace: &str,
         body: &Value,
     ) -> Result<Value, Error> {
-        let field_manager = Some(self.options().field_manager.clone());
-        self.post(kind, Some(namespace), &PostParams { dry_run: true, field_manager }, body).await
+        let params = PostParams { dry_run: true, ..self.post_params() };
+        self.post(kind, Some(namespace), &params, body).await
     }
 
     async fn post<T: DeserializeOwned>(
