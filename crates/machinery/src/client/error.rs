@@ -261,10 +261,9 @@ impl Error {
     /// in the schema. The API server returns 500 for this (k8s.io/apimachinery,
     /// pkg/util/managedfields/internal/structuredmerge.go).
     pub fn is_unmergeable(&self) -> bool {
-        const BEGINNINGS: [&str; 2] =
-            ["failed to create typed patch object", "failed to convert new object"];
         matches!(self, Error::Api { code: 500, message, .. }
-            if BEGINNINGS.iter().any(|beginning| message.starts_with(beginning)))
+            if message.starts_with("failed to create typed patch object")
+                || message.starts_with("failed to convert new object"))
     }
 
     /// Returns whether the namespace is being deleted, so that nothing can be created in it.

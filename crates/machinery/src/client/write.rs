@@ -162,7 +162,9 @@ impl Client {
                 uid: uid.is_some().then(|| uid.to_string()),
                 resource_version: version.is_known().then(|| version.to_string()),
             }),
-            ..self.delete_params(propagation)
+            propagation_policy: Some(propagation),
+            dry_run: self.is_dry_run(),
+            ..DeleteParams::default()
         };
         let all = objects(&V::kind(), Some(key.namespace()))?;
         let request = all.delete(&segment("name", key.name())?, &params);
@@ -180,7 +182,7 @@ impl Client {
     /// Any error of a write.
     pub async fn delete_collection<V: Resource>(&self, scope: &Scope) -> Result<(), Error> {
         let all = objects(&V::kind(), scope.namespace.as_deref())?;
-        let params = self.delete_params(PropagationPolicy::Background);
+        let params = DeleteParams { dry_run: self.is_dry_run(), ..DeleteParams::background() };
         let request = all.delete_collection(&params, &query::selectors(scope));
         self.gated("deletecollection", &V::kind(), None, "", built(request)?).await.map(drop)
     }
@@ -208,11 +210,6 @@ impl Client {
     pub(super) fn post_params(&self) -> PostParams {
         let field_manager = Some(self.options().field_manager.clone());
         PostParams { dry_run: self.is_dry_run(), field_manager }
-    }
-
-    fn delete_params(&self, propagation: PropagationPolicy) -> DeleteParams {
-        let propagation_policy = Some(propagation);
-        DeleteParams { dry_run: self.is_dry_run(), propagation_policy, ..DeleteParams::default() }
     }
 
     /// Sends a permitted write; `key` is that of the one object that exists before.
