@@ -202,7 +202,7 @@ mod tests {
             kind: DeploymentSpec::KIND,
             path: "/apis/apps/v1/namespaces/shop/deployments/cache".into(),
             sent: Default::default(),
-            subresource: String::new(),
+            subresource: "",
             before,
             after: Ok(after),
         }

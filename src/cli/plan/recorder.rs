@@ -87,11 +87,7 @@ impl DryRun for Recorder {
                 self.note(&mut state, key, None);
             }
             _ => {
-                let mut target = write.path.clone();
-                if !write.subresource.is_empty() {
-                    target = format!("{target}/{}", write.subresource);
-                }
-                state.targets.entry(target).or_default().add(&write);
+                state.targets.entry(write.path.clone()).or_default().add(&write);
             }
         }
     }
@@ -294,13 +290,13 @@ mod tests {
         assert_eq!(named("/api/v1/nodes/a"), None);
     }
 
-    fn refused(subresource: &str, cause: RejectionCause) -> DryWrite {
+    fn refused(subresource: &'static str, cause: RejectionCause) -> DryWrite {
         let ready = json!({"type": "Ready", "reason": "RollingOut", "message": "1 of 2"});
         DryWrite {
             verb: "patch",
             kind: crate::workload::APP,
             path: "/apis/app.example.com/v1/namespaces/ns/apps/busy".to_owned(),
-            subresource: subresource.to_owned(),
+            subresource,
             sent: json!({"status": {"conditions": [ready]}}).to_string().into(),
             before: None,
             after: Err(Rejection { message: "refused".to_owned(), cause }),

@@ -32,8 +32,8 @@ const MAX_ERROR: usize = 256 << 10;
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<Shared>,
-    /// Set after each successful write, if requested.
-    has_written: Option<Arc<AtomicBool>>,
+    /// Set after each successful write of this client or a clone.
+    pub(super) has_written: Arc<AtomicBool>,
 }
 
 struct Shared {
@@ -124,24 +124,17 @@ impl Client {
         let agent = HeaderValue::try_from(agent).expect("it is visible ASCII");
         let shared = Shared { wire, address, agent, options, warnings: Warnings::default() };
         let shared = Arc::new(shared);
-        Client { shared, has_written: None }
+        Client { shared, has_written: Arc::default() }
     }
 
-    /// Returns the same client, but one that records its writes and those of its clones.
+    /// Returns the same client, but one that records only its own writes and those of its clones.
     pub(crate) fn noting_writes(&self) -> Client {
-        Client { has_written: Some(Arc::default()), ..self.clone() }
+        Client { has_written: Arc::default(), ..self.clone() }
     }
 
-    /// Returns whether this client or a clone has written. For [`Client::noting_writes`].
+    /// Returns whether this client or a clone has written.
     pub(crate) fn has_written(&self) -> bool {
-        self.has_written.as_ref().is_some_and(|written| written.load(Ordering::Relaxed))
-    }
-
-    /// Records a successful write.
-    pub(super) fn note_write(&self) {
-        if let Some(written) = &self.has_written {
-            written.store(true, Ordering::Relaxed);
-        }
+        self.has_written.load(Ordering::Relaxed)
     }
 
     /// Gets one object with a quorum read.
@@ -235,12 +228,6 @@ impl Client {
         observe.code = code;
         let error = status::error(code, asked, &body.unwrap_or_default());
         Err(error.about(observe.kind, self.identity()))
-    }
-
-    /// Reads the next chunk of a body within the deadline.
-    pub(super) async fn piece(&self, body: &mut Answer) -> Result<Option<Bytes>, Error> {
-        let deadline = self.options().deadline;
-        timeout(deadline, piece(body)).await.map_err(|_| Error::Deadline(deadline))?
     }
 }
 

@@ -30,22 +30,20 @@ pub async fn config(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<
     let named: Vec<PathBuf> = named.collect();
     let home = std::env::home_dir().map(|home| home.join(".kube/config"));
     let home = home.filter(|path| path.is_file());
-    let mut config = match (kubeconfig, home) {
-        (Some(path), _) => {
-            let which = format!("the kubeconfig {}", path.display());
-            selected(&which, Kubeconfig::read_from(path), context).await?
+    let file = match kubeconfig {
+        Some(path) => {
+            Some((format!("the kubeconfig {}", path.display()), Kubeconfig::read_from(path)))
         }
-        _ if !named.is_empty() => {
-            selected("the kubeconfig that KUBECONFIG names", Ok(merged(&named)?), context).await?
+        None if named.is_empty() => {
+            home.map(|home| ("~/.kube/config".to_owned(), Kubeconfig::read_from(home)))
         }
-        (None, Some(home)) => {
-            selected("~/.kube/config", Kubeconfig::read_from(home), context).await?
-        }
-        (None, None) if context.is_some() => {
+        None => Some(("the kubeconfig that KUBECONFIG names".to_owned(), Ok(merged(&named)?))),
+    };
+    let mut config = match (file, context) {
+        (Some((which, file)), _) => selected(&which, file, context).await?,
+        (None, Some(context)) => {
             return Err(Error::Config(format!(
-                "there is no kubeconfig in which to look for the context {}: set KUBECONFIG or \
-                 --kubeconfig",
-                context.unwrap_or_default()
+                "there is no kubeconfig in which to look for the context {context}: set KUBECONFIG or --kubeconfig"
             )));
         }
         (None, None) => kube::Config::incluster().map_err(|why| {
@@ -103,16 +101,12 @@ async fn selected(
     const NONE: &str = "http://none.invalid/";
     let mut file = file.map_err(|why| unusable(which, why))?;
     for cluster in file.clusters.iter_mut().filter_map(|named| named.cluster.as_mut()) {
-        let mut texts = [
-            &mut cluster.certificate_authority,
-            &mut cluster.certificate_authority_data,
-            &mut cluster.tls_server_name,
-            &mut cluster.proxy_url,
-        ];
-        // kube has prepended the folder of the kubeconfig to file names.
-        let is_empty = |text: &mut String| text.is_empty() || text.ends_with('/');
-        texts[..3].iter_mut().for_each(|text| drop(text.take_if(is_empty)));
-        texts[3].take_if(|text| text.is_empty());
+        // kube has prepended the folder of the kubeconfig to the name of the file.
+        cluster.certificate_authority.take_if(|file| file.is_empty() || file.ends_with('/'));
+        let data = &mut cluster.certificate_authority_data;
+        for text in [data, &mut cluster.tls_server_name, &mut cluster.proxy_url] {
+            text.take_if(|text| text.is_empty());
+        }
         cluster.proxy_url.get_or_insert_with(|| NONE.to_owned());
     }
     for context in file.contexts.iter_mut().filter_map(|named| named.context.as_mut()) {

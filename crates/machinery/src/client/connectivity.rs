@@ -18,33 +18,31 @@ const ASK: Duration = Duration::from_millis(1_300);
 /// Signals when an API server that was down responds again, which shortens grown backoffs. Cheap to clone; all
 /// clones share one state. The clients of a process share it through
 /// [`Options::connectivity`](super::Options::connectivity).
-#[derive(Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Connectivity(Arc<Shared>);
 
+#[derive(Debug, Default)]
 struct Shared {
     calls: Mutex<Calls>,
-    /// Unlike a `sync::watch`, it wakes waiters in order, so that simulations are reproducible.
-    reconnected: Notify,
-    /// Notified of the first failure after a response.
-    troubled: Notify,
+    /// Notified of the first failure after a response, and of a return. Unlike a `sync::watch`, it wakes waiters in
+    /// order, so that simulations are reproducible.
+    changed: Notify,
 }
 
 /// The outcome of the calls so far.
+#[derive(Debug, Default)]
 struct Calls {
-    /// Time of the first failed call since the last response.
-    failing: Option<Instant>,
-    /// Earliest time of the next probe.
-    ask_at: Instant,
+    /// The failed calls since the last response, if any.
+    outage: Option<Outage>,
     /// Number of returns so far.
     returns: u64,
 }
 
-/// Time of the next probe of the API server.
-enum Due {
-    Now,
-    At(Instant),
-    /// Calls are successful.
-    Never,
+#[derive(Debug)]
+struct Outage {
+    since: Instant,
+    /// Earliest time of the next probe.
+    probe_at: Instant,
 }
 
 /// Waits for an API server to return: see [`Connectivity::reconnected`].
@@ -69,16 +67,15 @@ impl Connectivity {
     /// webhook down), so a later success is not a return.
     pub fn answered(&self, code: u16) {
         match code {
-            401 | 403 | 500 => return,
-            429 => return,
+            401 | 403 | 429 | 500 => return,
             501.. => return self.failed(),
             _ => {}
         }
         let mut calls = self.0.calls.lock();
-        if calls.failing.take().is_some_and(|since| since.elapsed() >= AWAY) {
+        if calls.outage.take().is_some_and(|outage| outage.since.elapsed() >= AWAY) {
             calls.returns += 1;
             drop(calls);
-            self.0.reconnected.notify_waiters();
+            self.0.changed.notify_waiters();
         }
     }
 
@@ -86,12 +83,11 @@ impl Connectivity {
     pub fn failed(&self) {
         let now = Instant::now();
         let mut calls = self.0.calls.lock();
-        calls.ask_at = now + pause();
-        let first = calls.failing.is_none();
-        calls.failing.get_or_insert(now);
+        let since = calls.outage.as_ref().map_or(now, |outage| outage.since);
+        let before = calls.outage.replace(Outage { since, probe_at: now + pause() });
         drop(calls);
-        if first {
-            self.0.troubled.notify_waiters();
+        if before.is_none() {
+            self.0.changed.notify_waiters();
         }
     }
 
@@ -99,25 +95,17 @@ impl Connectivity {
     /// one completes after another pause.
     pub(super) async fn is_to_be_asked(&self) {
         loop {
-            let mut troubled = pin!(self.0.troubled.notified());
-            troubled.as_mut().enable();
-            match self.due() {
-                Due::Now => return,
-                Due::At(at) => sleep_until(at).await,
-                Due::Never => troubled.await,
-            }
-        }
-    }
-
-    fn due(&self) -> Due {
-        let now = Instant::now();
-        let mut calls = self.0.calls.lock();
-        match calls.failing {
-            None => Due::Never,
-            Some(_) if now < calls.ask_at => Due::At(calls.ask_at),
-            Some(_) => {
-                calls.ask_at = now + pause();
-                Due::Now
+            let mut changed = pin!(self.0.changed.notified());
+            changed.as_mut().enable();
+            let now = Instant::now();
+            let probe_at = self.0.calls.lock().outage.as_mut().map(|outage| {
+                let next = if outage.probe_at <= now { now + pause() } else { outage.probe_at };
+                std::mem::replace(&mut outage.probe_at, next)
+            });
+            match probe_at {
+                Some(at) if at <= now => return,
+                Some(at) => sleep_until(at).await,
+                None => changed.await,
             }
         }
     }
@@ -127,32 +115,19 @@ fn pause() -> Duration {
     ASK + ASK.mul_f64(fastrand::f64())
 }
 
-impl Default for Connectivity {
-    fn default() -> Connectivity {
-        let calls = Calls { failing: None, ask_at: Instant::now(), returns: 0 };
-        Connectivity(Arc::new(Shared {
-            calls: Mutex::new(calls),
-            reconnected: Notify::new(),
-            troubled: Notify::new(),
-        }))
-    }
-}
-
-opaque!(Connectivity);
-
 // === impl Reconnected ===
 
 impl Reconnected {
     /// Waits for the next return. Cancel-safe.
     pub async fn next(&mut self) {
         loop {
-            let mut reconnected = pin!(self.connectivity.0.reconnected.notified());
-            reconnected.as_mut().enable();
+            let mut changed = pin!(self.connectivity.0.changed.notified());
+            changed.as_mut().enable();
             let returns = self.connectivity.0.calls.lock().returns;
             if returns != std::mem::replace(&mut self.seen, returns) {
                 return;
             }
-            reconnected.await;
+            changed.await;
         }
     }
 }

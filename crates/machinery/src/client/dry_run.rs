@@ -10,14 +10,12 @@
 
 use bytes::Bytes;
 use http::Request;
-use kube::core::params::ListParams;
-use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
 use super::Error;
 use super::call::{Client, decode};
-use super::query::{self, by_name};
-use crate::object::Kind;
+use super::query;
+use crate::object::{Kind, ObjectKey};
 
 /// Receives the writes of a client that only does dry runs.
 pub trait DryRun: Send + Sync + 'static {
@@ -32,10 +30,10 @@ pub struct DryWrite {
     pub verb: &'static str,
     /// The kind of the object.
     pub kind: Kind,
-    /// The API path of the object, or of its collection for `create` and `deletecollection`.
+    /// The API path of the object or subresource, or of the collection for `create` and `deletecollection`.
     pub path: String,
     /// The subresource, such as `status`; empty for the object itself.
-    pub subresource: String,
+    pub subresource: &'static str,
     /// The body that was sent.
     pub sent: Bytes,
     /// The stored object, without `apiVersion` and `kind`; `None` if there is none, and for a `deletecollection`.
@@ -68,11 +66,7 @@ pub enum RejectionCause {
 }
 
 /// An accepted write: the stored and the resulting object, and the response.
-struct Tried {
-    before: Option<Value>,
-    after: Option<Value>,
-    answer: Bytes,
-}
+type Tried = (Option<Value>, Option<Value>, Bytes);
 
 /// Attempts to get the stored and the resulting object at one version.
 const TRIES: usize = 3;
@@ -85,19 +79,20 @@ impl Client {
         &self,
         verb: &'static str,
         kind: &Kind,
+        key: Option<&ObjectKey>,
+        subresource: &'static str,
         mut request: Request<Bytes>,
         reports: &dyn DryRun,
     ) -> Result<Bytes, Error> {
-        let (path, subresource) = split(kind, request.uri().path());
+        let path = request.uri().path().to_owned();
         if matches!(verb, "delete" | "deletecollection") {
             // kube has put it into the body, which a proxy can drop; its URLs end with their query.
             let uri = format!("{}&dryRun=All", request.uri());
             *request.uri_mut() = uri.parse().map_err(|error| Error::Request(format!("{error}")))?;
         }
         let sent = request.body().clone();
-        let tried = self.try_write(verb, kind, request, &path).await;
-        let (before, after, answer) = match tried {
-            Ok(Tried { before, after, answer }) => (before, Ok(after), Ok(answer)),
+        let (before, after, answer) = match self.try_write(verb, kind, key, request).await {
+            Ok((before, after, answer)) => (before, Ok(after), Ok(answer)),
             Err(error) => (None, Err(Rejection::of(&error)), Err(error)),
         };
         reports.answered(DryWrite { verb, kind: *kind, path, subresource, sent, before, after });
@@ -110,15 +105,16 @@ impl Client {
         &self,
         verb: &'static str,
         kind: &Kind,
+        key: Option<&ObjectKey>,
         request: Request<Bytes>,
-        path: &str,
     ) -> Result<Tried, Error> {
         let mut tries = 0;
         loop {
             tries += 1;
-            let before = match verb {
-                "create" | "deletecollection" => None,
-                _ => self.stored(kind, path).await?,
+            // A list, because a client with informers has `list` permission, but perhaps not `get`.
+            let before = match key {
+                Some(key) => self.read_all(kind, &query::only(key)).await?.pop(),
+                None => None,
             };
             let answer = self.call(verb, kind, request.clone()).await?;
             let after: Option<Value> = match verb {
@@ -130,21 +126,9 @@ impl Client {
                 version(before) != version(after)
             });
             if !is_between || tries == TRIES {
-                return Ok(Tried { before, after, answer });
+                return Ok((before, after, answer));
             }
         }
-    }
-
-    /// Returns the stored object at `path`, if any. Uses a list, because a client with informers has `list` permission,
-    /// but perhaps not `get`.
-    async fn stored(&self, kind: &Kind, path: &str) -> Result<Option<Value>, Error> {
-        let (collection, name) = path.rsplit_once('/').unwrap_or(("", path));
-        let name = percent_decode_str(name).decode_utf8_lossy();
-        let only = ListParams::default().fields(&by_name(&name));
-        let list = query::built(kube::core::Request::new(collection).list(&only))?;
-        let list = self.call("list", kind, list).await?;
-        let mut list: Value = decode(&list)?;
-        Ok(list["items"].get_mut(0).map(Value::take))
     }
 }
 
@@ -164,32 +148,9 @@ impl Rejection {
     }
 }
 
-/// Returns the path of an object and its subresource. Counts segments, because an object can be named `status`.
-fn split(kind: &Kind, path: &str) -> (String, String) {
-    // `/api/v1` or `/apis/GROUP/VERSION`, `/namespaces/NAMESPACE`, `/PLURAL/NAME`.
-    let root = if kind.group.is_empty() { 2 } else { 3 };
-    let segments = root + if kind.namespaced { 2 } else { 0 } + 2;
-    match path.match_indices('/').nth(segments) {
-        Some((at, _)) => (path[..at].to_owned(), path[at + 1..].to_owned()),
-        None => (path.to_owned(), String::new()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_subresource_is_distinguished_from_a_name() {
-        let deployments = Kind::namespaced("apps", "v1", "Deployment", "deployments");
-        let path = "/apis/apps/v1/namespaces/deployments/deployments/status";
-        assert_eq!(split(&deployments, path), (path.to_owned(), String::new()));
-        let status = format!("{path}/status");
-        assert_eq!(split(&deployments, &status), (path.to_owned(), "status".to_owned()));
-        let nodes = Kind::cluster_scoped("", "v1", "Node", "nodes");
-        let scale = split(&nodes, "/api/v1/nodes/scale/scale");
-        assert_eq!(scale, ("/api/v1/nodes/scale".to_owned(), "scale".to_owned()));
-    }
 
     #[test]
     fn a_rejection_has_a_cause() {

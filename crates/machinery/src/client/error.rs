@@ -1,25 +1,31 @@
 //! The errors of calls.
 
+use std::error::Error as StdError;
 use std::time::Duration;
 
 use kube::client::AuthError;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
 use serde_json::error::Category;
 
 use super::text::one_line;
 use crate::identity::Identity;
 use crate::object::Kind;
 
-type BoxError = Box<dyn std::error::Error + Send + Sync>;
+type BoxError = Box<dyn StdError + Send + Sync>;
 
 /// A cause of a refusal (metav1.StatusCause).
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
 pub struct Cause {
     /// metav1.CauseType; empty if none was given.
+    #[serde(deserialize_with = "or_empty")]
     pub reason: String,
     /// The refused field, such as `spec.ports[0].name`; empty if none was given.
+    #[serde(deserialize_with = "or_empty")]
     pub field: String,
     /// Why it is refused, as a sentence.
+    #[serde(deserialize_with = "or_empty")]
     pub message: String,
 }
 
@@ -102,16 +108,20 @@ impl Error {
             Ok(error) => return *error,
             Err(source) => source,
         };
-        let mut innermost: &(dyn std::error::Error + 'static) = &*source;
-        while let Some(inner) = innermost.source() {
-            innermost = inner;
-        }
-        if let Some(failed) = find::<AuthError>(&*source) {
-            // The complete error contains the output of the plugin, and so perhaps a token.
-            let root = of_plugin(failed);
-            return Error::Transport { source: root.clone().into(), root };
-        }
-        Error::Transport { root: innermost.to_string(), source }
+        let Some(failed) = auth_error(&*source) else {
+            return Error::Transport { root: innermost(&*source), source };
+        };
+        // The complete error contains the output of the plugin, and so perhaps a token.
+        let root = match failed {
+            AuthError::AuthExecRun { out, .. } => {
+                format!("the credential plugin failed: {}", out.status)
+            }
+            AuthError::AuthExecParse(_) => {
+                "the credential plugin's output is not understood".to_owned()
+            }
+            other => other.to_string(),
+        };
+        Error::Transport { source: root.clone().into(), root }
     }
 
     /// Adds the address that could not be reached.
@@ -143,26 +153,20 @@ impl Error {
 
     /// Returns the HTTP code, if there was a response.
     pub fn code(&self) -> Option<u16> {
-        match self {
-            Error::Api { code, .. } => Some(*code),
-            _ => None,
-        }
+        let Error::Api { code, .. } = self else { return None };
+        Some(*code)
     }
 
     /// Returns the metav1.StatusReason; empty if there is none.
     pub fn reason(&self) -> &str {
-        match self {
-            Error::Api { reason, .. } => reason,
-            _ => "",
-        }
+        let Error::Api { reason, .. } = self else { return "" };
+        reason
     }
 
     /// Returns the wait that the server requested (Retry-After).
     pub fn retry_after(&self) -> Option<Duration> {
-        match self {
-            Error::Api { retry_after, .. } => *retry_after,
-            _ => None,
-        }
+        let Error::Api { retry_after, .. } = self else { return None };
+        *retry_after
     }
 
     /// Returns whether the object does not exist (on a create: its namespace). The response to that is a Status with
@@ -187,10 +191,7 @@ impl Error {
 
     /// Returns the fields of an apply that other managers own with different values, such as `.spec.replicas`.
     pub fn conflicting_fields(&self) -> Vec<&str> {
-        let causes = match self {
-            Error::Api { causes, .. } => causes.as_slice(),
-            _ => &[],
-        };
+        let Error::Api { causes, .. } = self else { return Vec::new() };
         let conflicts = causes.iter().filter(|cause| cause.reason == "FieldManagerConflict");
         conflicts.map(|cause| &*cause.field).collect()
     }
@@ -260,10 +261,9 @@ impl Error {
     /// in the schema. The API server returns 500 for this (k8s.io/apimachinery,
     /// pkg/util/managedfields/internal/structuredmerge.go).
     pub fn is_unmergeable(&self) -> bool {
-        const BEGINNINGS: [&str; 2] =
-            ["failed to create typed patch object", "failed to convert new object"];
         matches!(self, Error::Api { code: 500, message, .. }
-            if BEGINNINGS.iter().any(|beginning| message.starts_with(beginning)))
+            if message.starts_with("failed to create typed patch object")
+                || message.starts_with("failed to convert new object"))
     }
 
     /// Returns whether the namespace is being deleted, so that nothing can be created in it.
@@ -273,25 +273,19 @@ impl Error {
     }
 }
 
-/// Returns why there are no credentials, without the output of a plugin.
-fn of_plugin(error: &AuthError) -> String {
-    match error {
-        AuthError::AuthExecRun { out, .. } => {
-            format!("the credential plugin failed: {}", out.status)
-        }
-        AuthError::AuthExecParse(_) => {
-            "the credential plugin's output is not understood".to_owned()
-        }
-        other => other.to_string(),
-    }
+/// Returns the failed authentication among an error and its causes.
+fn auth_error<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a AuthError> {
+    error.downcast_ref().or_else(|| auth_error(error.source()?))
 }
 
-/// Returns the first error of this type among an error and its causes.
-fn find<'a, E: std::error::Error + 'static>(
-    error: &'a (dyn std::error::Error + 'static),
-) -> Option<&'a E> {
-    let mut all = std::iter::successors(Some(error), |error| error.source());
-    all.find_map(|error| error.downcast_ref())
+/// Returns the message of the innermost cause.
+pub(super) fn innermost(error: &(dyn StdError + 'static)) -> String {
+    error.source().map_or_else(|| error.to_string(), innermost)
+}
+
+/// Reads a text that can be `null`.
+fn or_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 /// Returns why `text` is not a `V`: `spec.size: invalid type: string, expected u32`. The result contains no values: it

@@ -32,14 +32,13 @@ struct Bookmark {
 #[serde(rename_all = "camelCase")]
 struct BookmarkMeta {
     resource_version: String,
-    #[serde(default)]
     annotations: Option<BookmarkAnnotations>,
 }
 
 #[derive(Default, Deserialize)]
 struct BookmarkAnnotations {
     /// metav1.InitialEventsAnnotationKey.
-    #[serde(rename = "k8s.io/initial-events-end", default)]
+    #[serde(rename = "k8s.io/initial-events-end")]
     initial_events_end: Option<String>,
 }
 

@@ -1,20 +1,16 @@
 //! Lists, item by item.
 
 use bytes::{Buf, BytesMut};
-use http::header::{ACCEPT, HeaderValue};
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use tokio::time::timeout;
 
-use super::call::Client;
+use super::call::{Client, piece};
 use super::error::shape;
-use super::query::{self, by_name};
+use super::query;
 use super::types::{Page, PageEnd, Scope, Undecodable};
 use super::{Error, MAX_OBJECT, status, undecodable};
-use crate::object::{ObjectKey, Resource};
-
-/// The `Accept` header of a metadata-only list; plain JSON if that is unavailable.
-const METADATA: &str =
-    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+use crate::object::{Kind, ObjectKey, Resource};
 
 /// Size up to which chunks are gathered before parsing. The API server writes a list in chunks of a few kB, smaller
 /// than its objects.
@@ -23,19 +19,10 @@ const GATHERED: usize = 64 << 10;
 /// The received part of a list, `{"kind": …, "metadata": {…}, "items": [{…}, …]}`, with its fields in any order.
 #[derive(Default)]
 struct Received {
-    /// The list without its items.
-    envelope: Vec<u8>,
-    /// What has not been taken apart yet.
+    /// What comes before the items; empty until they begin.
+    before: Vec<u8>,
+    /// What has not been taken apart yet. After the last item, it begins with `]`.
     rest: BytesMut,
-    place: Place,
-}
-
-#[derive(Default, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    #[default]
-    Before,
-    Within,
-    After,
 }
 
 /// A list without its items.
@@ -74,29 +61,38 @@ impl Client {
         page: &Page,
         mut each: impl FnMut(Result<V, Undecodable>) + Send,
     ) -> Result<PageEnd, Error> {
-        let kind = V::kind();
-        let mut request = query::list(&kind, scope, page)?;
-        if scope.metadata_only {
-            request.headers_mut().insert(ACCEPT, HeaderValue::from_static(METADATA));
-        }
-        let mut observe = self.observe("list", &kind);
-        let answer = self.open(request, &mut observe).await?;
-        let code = answer.status().as_u16();
-        let (mut body, mut received) = (answer.into_body(), Received::default());
-        let mut take = |json: &[u8]| {
+        let each = |json: &[u8]| {
             each(match serde_json::from_slice(json) {
                 Ok(object) => Ok(object),
                 Err(_) => Err(undecodable::name::<V>(json, false)?),
             });
             Ok(())
         };
-        while let Some(piece) = self.piece(&mut body).await? {
+        self.list_json(&V::kind(), scope, page, each).await
+    }
+
+    /// Lists one page, with each item as JSON. Otherwise as [`Client::list`].
+    pub(super) async fn list_json(
+        &self,
+        kind: &Kind,
+        scope: &Scope,
+        page: &Page,
+        mut each: impl FnMut(&[u8]) -> Result<(), Error> + Send,
+    ) -> Result<PageEnd, Error> {
+        let request = query::list(kind, scope, page)?;
+        let mut observe = self.observe("list", kind);
+        let answer = self.open(request, &mut observe).await?;
+        let code = answer.status().as_u16();
+        let (mut body, mut received) = (answer.into_body(), Received::default());
+        let deadline = self.options().deadline;
+        let late = |_| Error::Deadline(deadline);
+        while let Some(piece) = timeout(deadline, piece(&mut body)).await.map_err(late)?? {
             received.rest.extend_from_slice(&piece);
             if received.rest.len() >= GATHERED {
-                received.take_apart(&mut take)?;
+                received.take_apart(&mut each)?;
             }
         }
-        received.take_apart(&mut take)?;
+        received.take_apart(&mut each)?;
         let body = received.end()?;
         let Envelope { kind, metadata } = serde_json::from_slice(&body)
             .map_err(|error| if error.is_eof() { Error::Cut("a list") } else { no_list(&body) })?;
@@ -117,9 +113,6 @@ impl Client {
     /// # Errors
     /// As [`Client::list`], and [`Error::Decode`] if the object does not fit its view.
     pub async fn find<V: Resource>(&self, key: &ObjectKey) -> Result<Option<V>, Error> {
-        let namespace = V::kind().namespaced.then(|| key.namespace().clone());
-        let fields = Some(by_name(key.name()));
-        let scope = Scope { namespace, fields, ..Scope::default() };
         let mut found = None;
         let each = |object: Result<V, Undecodable>| {
             let name = object.as_ref().map_or_else(|bad| &bad.key, |object| object.key());
@@ -127,7 +120,7 @@ impl Client {
                 found = Some(object);
             }
         };
-        self.list(&scope, &Page::default(), each).await?;
+        self.list(&query::only(key), &Page::default(), each).await?;
         let undecodable =
             |bad: Undecodable| Error::Decode { why: bad.why, excerpt: bad.key.to_string() };
         found.transpose().map_err(undecodable)
@@ -142,19 +135,15 @@ impl Received {
         &mut self,
         mut each: impl FnMut(&[u8]) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        if self.place == Place::Before
+        if self.before.is_empty()
             && let Some(start) = start_of_items(&self.rest)
         {
-            self.envelope.extend_from_slice(&self.rest.split_to(start));
-            self.place = Place::Within;
+            self.before.extend_from_slice(&self.rest.split_to(start));
         }
-        while self.place == Place::Within {
+        while !self.before.is_empty() {
             let is_between = |byte: &&u8| byte.is_ascii_whitespace() || **byte == b',';
             self.rest.advance(self.rest.iter().take_while(is_between).count());
             if self.rest.first().is_none_or(|byte| *byte == b']') {
-                if !self.rest.is_empty() {
-                    self.place = Place::After;
-                }
                 break;
             }
             let mut items = serde_json::Deserializer::from_slice(&self.rest).into_iter();
@@ -175,11 +164,11 @@ impl Received {
 
     /// Returns the list without its items.
     fn end(mut self) -> Result<Vec<u8>, Error> {
-        if self.place == Place::Within {
+        if !self.before.is_empty() && !self.rest.starts_with(b"]") {
             return Err(Error::Cut("a list"));
         }
-        self.envelope.extend_from_slice(&self.rest);
-        Ok(self.envelope)
+        self.before.extend_from_slice(&self.rest);
+        Ok(self.before)
     }
 }
 

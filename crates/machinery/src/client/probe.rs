@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::call::Client;
-use super::{Error, query};
+use super::query;
 use crate::object::Kind;
 
 /// The probed path. A server is ready only after it has read its roles and can reach etcd, so other calls then succeed,
@@ -28,12 +28,9 @@ impl Client {
         loop {
             self.connectivity().is_to_be_asked().await;
             // A successful call reports itself. Boxed, because it rarely runs.
-            drop(timeout(ANSWER, Box::pin(self.is_ready())).await);
+            let probe = async { self.call("get", &KIND, query::at(PATH)?).await };
+            drop(timeout(ANSWER, Box::pin(probe)).await);
         }
-    }
-
-    async fn is_ready(&self) -> Result<(), Error> {
-        self.call("get", &KIND, query::at(PATH)?).await.map(drop)
     }
 }
 

@@ -13,6 +13,7 @@ use tower::util::BoxCloneSyncService;
 use tower::{BoxError, ServiceExt};
 
 use super::Error;
+use super::error::innermost;
 
 /// Environment variables for a proxy, in curl's order.
 const VARIABLES: [&str; 2] = ["https_proxy", "HTTPS_PROXY"];
@@ -74,7 +75,7 @@ fn excludes(list: &str, server: &Uri) -> bool {
 fn intercept(proxy: &Uri, named: &str) -> Result<Intercept, Error> {
     let any = Uri::from_static("https://any");
     let intercept = Matcher::builder().all(proxy.to_string()).build().intercept(&any);
-    let is_supported = |scheme: &str| scheme.starts_with("http") || is_socks(scheme);
+    let is_supported = |scheme: &str| scheme.starts_with("http") || scheme.starts_with("socks5");
     let intercept = intercept.filter(|it| it.uri().scheme_str().is_some_and(is_supported));
     intercept.ok_or_else(|| {
         let scheme = proxy.scheme_str().unwrap_or_default();
@@ -84,12 +85,6 @@ fn intercept(proxy: &Uri, named: &str) -> Result<Intercept, Error> {
             proxy.host().unwrap_or_default()
         ))
     })
-}
-
-/// Returns whether this is a SOCKS proxy. With either scheme, the proxy resolves the server's name, as in client-go,
-/// which supports only `socks5`.
-fn is_socks(scheme: &str) -> bool {
-    matches!(scheme, "socks5" | "socks5h")
 }
 
 /// Returns the connector of `config`, through its proxy if it has one.
@@ -109,8 +104,13 @@ pub(super) fn connector(config: &kube::Config, tcp: HttpConnector) -> Result<Con
     let no_tunnel = move |error: &(dyn std::error::Error + 'static)| -> BoxError {
         format!("{name} gives no tunnel: {}", innermost(error)).into()
     };
-    if is_socks(scheme) {
-        let mut tunnel = SocksV5::new(with_port(uri)?, tcp);
+    // The proxy resolves the server's name, as in client-go. 1080 is the default of curl and client-go.
+    if scheme.starts_with("socks5") {
+        let address = format!("http://{host}:{}", uri.port_u16().unwrap_or(1080)).parse();
+        let address = address.map_err(|why| {
+            Error::Config(format!("the address of the proxy is not a URL: {why}"))
+        })?;
+        let mut tunnel = SocksV5::new(address, tcp);
         if let Some((user, password)) = intercept.raw_auth() {
             tunnel = tunnel.with_auth(user.to_owned(), password.to_owned());
         }
@@ -130,17 +130,6 @@ pub(super) fn connector(config: &kube::Config, tcp: HttpConnector) -> Result<Con
         tunnel = tunnel.with_auth(credentials.clone());
     }
     Ok(BoxCloneSyncService::new(tunnel.map_err(move |error| no_tunnel(&error))))
-}
-
-/// Returns a SOCKS proxy's address with its port; 1080 is the default of curl and client-go.
-fn with_port(proxy: &Uri) -> Result<Uri, Error> {
-    let (host, port) = (proxy.host().unwrap_or_default(), proxy.port_u16().unwrap_or(1080));
-    let address = format!("http://{host}:{port}").parse();
-    address.map_err(|why| Error::Config(format!("the address of the proxy is not a URL: {why}")))
-}
-
-fn innermost(error: &(dyn std::error::Error + 'static)) -> String {
-    error.source().map_or_else(|| error.to_string(), innermost)
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
+use http::header::{ACCEPT, HeaderValue};
 use kube::core::Request;
 use kube::core::params::{GetParams, ListParams, VersionMatch, WatchParams};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -14,8 +15,15 @@ use crate::object::{Kind, ObjectKey};
 /// Bytes that are escaped in a path segment: all but RFC 3986's unreserved characters.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
+/// The `Accept` headers of a metadata-only list and watch. An aggregated API server without this format sends whole
+/// objects; without the alternative it would return 406 indefinitely.
+const METADATA_LIST: &str =
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+const METADATA: &str =
+    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+
 /// A request as kube returns it.
-pub(super) type Built = Result<http::Request<Vec<u8>>, kube::core::request::Error>;
+type Built = Result<http::Request<Vec<u8>>, kube::core::request::Error>;
 
 /// Returns the requests for the objects of a kind, in one namespace or in all.
 pub(super) fn objects(kind: &Kind, namespace: Option<&str>) -> Result<Request, Error> {
@@ -43,13 +51,14 @@ pub(super) fn object(kind: &Kind, key: &ObjectKey) -> Result<http::Request<Bytes
 /// Returns the request for a list.
 pub(super) fn list(kind: &Kind, scope: &Scope, page: &Page) -> Result<http::Request<Bytes>, Error> {
     let version = page.not_older_than.as_ref().filter(|_| page.continue_token.is_none());
-    built(objects(kind, scope.namespace.as_deref())?.list(&ListParams {
+    let request = objects(kind, scope.namespace.as_deref())?.list(&ListParams {
         limit: page.limit.filter(|_| version.is_none_or(|version| version != "0")),
         continue_token: page.continue_token.clone(),
         version_match: version.map(|_| VersionMatch::NotOlderThan),
         resource_version: version.cloned(),
         ..selectors(scope)
-    }))
+    });
+    in_format(request, scope, METADATA_LIST)
 }
 
 /// Returns the request for a watch.
@@ -73,7 +82,21 @@ pub(super) fn watch(
             return Err(Error::Request("a watch without initial events needs a version".into()));
         }
     };
-    built(objects(kind, scope.namespace.as_deref())?.watch(&params, version))
+    let request = objects(kind, scope.namespace.as_deref())?.watch(&params, version);
+    in_format(request, scope, METADATA)
+}
+
+/// Returns the request with the `Accept` header `metadata` if `scope` wants only metadata.
+fn in_format(
+    request: Built,
+    scope: &Scope,
+    metadata: &'static str,
+) -> Result<http::Request<Bytes>, Error> {
+    let mut request = built(request)?;
+    if scope.metadata_only {
+        request.headers_mut().insert(ACCEPT, HeaderValue::from_static(metadata));
+    }
+    Ok(request)
 }
 
 /// Returns the parameters for the objects that `scope` selects.
@@ -112,16 +135,16 @@ pub(super) fn segment<'a>(what: &str, name: &'a str) -> Result<Cow<'a, str>, Err
     Ok(utf8_percent_encode(name, ESCAPED).into())
 }
 
+/// Returns the scope with this object only.
+pub(super) fn only(key: &ObjectKey) -> Scope {
+    let (namespace, fields) = (Some(key.namespace().clone()), Some(by_name(key.name())));
+    Scope { namespace, fields, ..Scope::default() }
+}
+
 /// Returns the field selector for this name (`EscapeValue` in k8s.io/apimachinery, pkg/fields).
-pub(super) fn by_name(name: &str) -> String {
-    let mut selector = "metadata.name=".to_owned();
-    for character in name.chars() {
-        if matches!(character, '\\' | ',' | '=') {
-            selector.push('\\');
-        }
-        selector.push(character);
-    }
-    selector
+fn by_name(name: &str) -> String {
+    let escape = |c| matches!(c, '\\' | ',' | '=').then_some('\\').into_iter().chain([c]);
+    "metadata.name=".chars().chain(name.chars().flat_map(escape)).collect()
 }
 
 #[cfg(test)]

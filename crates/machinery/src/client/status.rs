@@ -20,38 +20,18 @@ pub(super) struct Status {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Details {
-    causes: Option<Vec<StatusCause>>,
+    causes: Option<Vec<Cause>>,
     retry_after_seconds: Option<u64>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct StatusCause {
-    reason: Option<String>,
-    field: Option<String>,
-    message: Option<String>,
-}
-
-impl StatusCause {
-    fn into_cause(self) -> Cause {
-        Cause {
-            reason: self.reason.unwrap_or_default(),
-            field: self.field.unwrap_or_default(),
-            message: self.message.unwrap_or_default(),
-        }
-    }
 }
 
 // === impl Status ===
 
 impl Status {
-    fn is_status(&self) -> bool {
-        self.kind.as_deref() == Some("Status")
-    }
-
     /// Converts into an error. `http` is the code of its response, `asked` its Retry-After.
     pub(super) fn into_error(self, http: u16, asked: Option<Duration>) -> Error {
         let details = self.details.unwrap_or_default();
+        // In Go, zero means "none".
+        let in_body = details.retry_after_seconds.filter(|seconds| *seconds > 0);
         let reason = self.reason.unwrap_or_default();
         let code = self.code.filter(|code| *code != 0).unwrap_or(http);
         let message = match self.message {
@@ -62,12 +42,8 @@ impl Status {
             code,
             reason,
             message,
-            causes: details.causes.into_iter().flatten().map(StatusCause::into_cause).collect(),
-            // In Go, zero means "none".
-            retry_after: asked.or(details
-                .retry_after_seconds
-                .filter(|seconds| *seconds > 0)
-                .map(Duration::from_secs)),
+            causes: details.causes.unwrap_or_default(),
+            retry_after: asked.or(in_body.map(Duration::from_secs)),
         }
     }
 }
@@ -75,24 +51,17 @@ impl Status {
 /// Returns the error in a body with this `code`. Not every response is from an API server: a proxy sends HTML, or
 /// nothing.
 pub(super) fn error(code: u16, asked: Option<Duration>, body: &[u8]) -> Error {
-    match serde_json::from_slice::<Status>(body) {
-        Ok(status) if status.is_status() => status.into_error(code, asked),
-        _ => {
-            let said = excerpt(body);
-            let message = if said.trim().is_empty() {
-                format!("the API server, or a proxy before it, answered {code}")
-            } else {
-                format!("the API server, or a proxy before it, answered {code}: {said}")
-            };
-            Error::Api {
-                code,
-                reason: String::new(),
-                message,
-                causes: Vec::new(),
-                retry_after: asked,
-            }
+    let status = serde_json::from_slice(body).ok();
+    let status = status.filter(|status: &Status| status.kind.as_deref() == Some("Status"));
+    let status = status.unwrap_or_else(|| {
+        let mut message = format!("the API server, or a proxy before it, answered {code}");
+        let said = excerpt(body);
+        if !said.trim().is_empty() {
+            message = format!("{message}: {said}");
         }
-    }
+        Status { message: Some(message), ..Status::default() }
+    });
+    status.into_error(code, asked)
 }
 
 /// Returns Retry-After, if in seconds. The API server never sends the other form, a date, which would require

@@ -6,7 +6,6 @@ use std::time::Duration;
 use http::HeaderValue;
 use kube::config::AuthInfo;
 use parking_lot::Mutex;
-use secrecy::ExposeSecret;
 use tokio::time::Instant;
 
 use super::Error;
@@ -18,13 +17,8 @@ const FRESH: Duration = Duration::from_secs(50);
 /// A file with a token.
 pub(super) struct TokenFile {
     path: PathBuf,
-    last: Mutex<Last>,
-}
-
-/// The header for the last token that could be read.
-struct Last {
-    header: HeaderValue,
-    read_at: Instant,
+    /// The header for the last token that could be read, and when it was read.
+    last: Mutex<(HeaderValue, Instant)>,
 }
 
 impl TokenFile {
@@ -35,34 +29,31 @@ impl TokenFile {
     /// [`Error::Config`] if it cannot be read or contains no token.
     pub(super) fn of(auth: &AuthInfo) -> Result<Option<TokenFile>, Error> {
         let has_password = auth.username.is_some() && auth.password.is_some();
-        let Some(path) = &auth.token_file else { return Ok(None) };
-        if has_password {
+        let Some(path) = auth.token_file.as_ref().filter(|_| !has_password) else {
             return Ok(None);
+        };
+        match TokenFile::open(Path::new(path)) {
+            Err(_) if auth.token.is_some() => Ok(None),
+            opened => opened.map(Some),
         }
-        let opened = TokenFile::open(Path::new(path));
-        if opened.is_err() && auth.token.as_ref().is_some_and(|t| !t.expose_secret().is_empty()) {
-            return Ok(None);
-        }
-        opened.map(Some)
     }
 
     fn open(path: &Path) -> Result<TokenFile, Error> {
         let header = bearer(path).map_err(|why| {
             Error::Config(format!("the token file {} cannot be used: {why}", path.display()))
         })?;
-        let last = Mutex::new(Last { header, read_at: Instant::now() });
-        Ok(TokenFile { path: path.to_owned(), last })
+        Ok(TokenFile { path: path.to_owned(), last: Mutex::new((header, Instant::now())) })
     }
 
     /// Returns the header for the current token, or for the last one if the file cannot be read.
     pub(super) fn get(&self) -> HeaderValue {
         let mut last = self.last.lock();
-        if last.read_at.elapsed() >= FRESH
+        if last.1.elapsed() >= FRESH
             && let Ok(header) = bearer(&self.path)
         {
-            *last = Last { header, read_at: Instant::now() };
+            *last = (header, Instant::now());
         }
-        last.header.clone()
+        last.0.clone()
     }
 }
 

@@ -17,11 +17,8 @@ pub(super) struct Bare {
 #[serde(rename_all = "camelCase")]
 struct BareMeta {
     name: String,
-    #[serde(default)]
     namespace: Option<String>,
-    #[serde(default)]
     uid: Option<String>,
-    #[serde(default)]
     resource_version: Option<String>,
 }
 

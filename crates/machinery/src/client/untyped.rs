@@ -1,6 +1,7 @@
 //! Calls for interactive commands, with objects of any kind as JSON.
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::APIResourceList;
 use kube::core::params::PostParams;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -9,10 +10,10 @@ use serde_json::{Value, json};
 use super::Error;
 use super::call::{Client, decode};
 use super::query::{self, segment};
-use super::types::{Page, Scope};
+use super::types::{Page, PageEnd, Scope};
 use crate::object::{Kind, ObjectKey};
 
-/// Objects per page. The JSON of a page is in memory at once.
+/// Objects per page.
 const PAGE: u32 = 100;
 /// The kind in metrics of paths without a kind.
 const NO_KIND: Kind = Kind::cluster_scoped("", "", "", "");
@@ -47,16 +48,6 @@ impl Client {
     /// # Errors
     /// [`Error::is_not_served`] if it is not served; any other error of a call.
     pub async fn discover(&self, group: &str, version: &str, kind: &str) -> Result<Kind, Error> {
-        #[derive(Deserialize)]
-        struct Served {
-            name: String,
-            kind: String,
-            namespaced: bool,
-        }
-        #[derive(Deserialize)]
-        struct All {
-            resources: Vec<Served>,
-        }
         let not_served = || {
             let message = format!("the API server serves no {kind} in {group}/{version}");
             Error::api(404, "", message)
@@ -69,7 +60,7 @@ impl Client {
         let asked = self.call("get", &NO_KIND, query::at(path)?).await;
         let body =
             asked.map_err(|error| if error.code() == Some(404) { not_served() } else { error })?;
-        let all: All = decode(&body)?;
+        let all: APIResourceList = decode(&body)?;
         // Skips subresources such as `deployments/scale`: some have the kind of their object.
         let mut whole = all.resources.into_iter().filter(|served| !served.name.contains('/'));
         let found = whole.find(|served| served.kind == kind).ok_or_else(not_served)?;
@@ -89,24 +80,17 @@ impl Client {
     /// # Errors
     /// Any error of a call.
     pub async fn read_all(&self, kind: &Kind, scope: &Scope) -> Result<Vec<Value>, Error> {
-        let mut all = Vec::new();
-        let mut page = Page { limit: Some(PAGE), ..Page::default() };
+        let (mut all, mut page) = (Vec::new(), Page { limit: Some(PAGE), ..Page::default() });
         loop {
-            let body = match self.call("list", kind, query::list(kind, scope, &page)?).await {
+            let each = |json: &[u8]| decode(json).map(|object| all.push(object));
+            match self.list_json(kind, scope, &page, each).await {
+                Ok(PageEnd { continue_token: None, .. }) => return Ok(all),
+                Ok(end) => page.continue_token = end.continue_token,
                 // The list expired between two pages. A new list without pages cannot expire.
                 Err(error) if error.is_expired() && page.continue_token.is_some() => {
                     (all, page) = (Vec::new(), Page::default());
-                    continue;
                 }
-                body => body?,
-            };
-            let mut list: Value = decode(&body)?;
-            if let Some(Value::Array(items)) = list.get_mut("items").map(Value::take) {
-                all.extend(items);
-            }
-            match list["metadata"]["continue"].as_str() {
-                Some(token) if !token.is_empty() => page.continue_token = Some(token.to_owned()),
-                _ => return Ok(all),
+                Err(error) => return Err(error),
             }
         }
     }
@@ -137,8 +121,8 @@ impl Client {
         namespace: &str,
         body: &Value,
     ) -> Result<Value, Error> {
-        let field_manager = Some(self.options().field_manager.clone());
-        self.post(kind, Some(namespace), &PostParams { dry_run: true, field_manager }, body).await
+        let params = PostParams { dry_run: true, ..self.post_params() };
+        self.post(kind, Some(namespace), &params, body).await
     }
 
     async fn post<T: DeserializeOwned>(

@@ -31,14 +31,10 @@ impl Warnings {
     fn fresh(&self, header: &[u8]) -> Option<Box<str>> {
         let text = text(header)?;
         let mut known = self.0.lock();
-        if known.contains(&text) {
-            return None;
-        }
         if known.len() >= REMEMBERED {
             known.clear();
         }
-        known.insert(text.clone());
-        Some(text)
+        known.insert(text.clone()).then_some(text)
     }
 }
 

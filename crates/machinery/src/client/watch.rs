@@ -3,7 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use http::header::{ACCEPT, ACCEPT_ENCODING, HeaderValue};
+use http::header::{ACCEPT_ENCODING, HeaderValue};
 
 use super::call::{Client, piece};
 use super::frames::Frames;
@@ -11,11 +11,6 @@ use super::transport::Answer;
 use super::types::{Scope, WatchEvent, WatchFrom};
 use super::{Error, event, query};
 use crate::object::Resource;
-
-/// The `Accept` header of a metadata-only watch. An aggregated API server without this format sends whole objects;
-/// without the alternative it would return 406 indefinitely.
-const METADATA: &str =
-    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
 /// An open watch. Dropping it closes its connection.
 pub struct Watch<V> {
@@ -41,9 +36,6 @@ impl Client {
     ) -> Result<Watch<V>, Error> {
         let kind = V::kind();
         let mut request = query::watch(&kind, scope, from)?;
-        if scope.metadata_only {
-            request.headers_mut().insert(ACCEPT, HeaderValue::from_static(METADATA));
-        }
         // From 1.37 on, the API server compresses each event separately, which few clients can read. An uncompressed
         // event is decoded from the read buffer.
         request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));

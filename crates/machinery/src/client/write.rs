@@ -6,6 +6,7 @@
 //! - A write is abandoned when its permission runs out, unless the gate has extended it in the meantime.
 
 use std::pin::pin;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use http::Request;
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::call::{Client, decode};
-use super::query::{self, Built, built, objects, segment};
+use super::query::{self, built, objects, segment};
 use super::transport::Permit;
 use super::types::{Deletion, Preconditions, Scope};
 use super::{Error, WriteGate};
@@ -37,7 +38,8 @@ impl Client {
         body: &(impl Serialize + Sync),
     ) -> Result<V, Error> {
         let all = objects(&V::kind(), Some(key.namespace()))?;
-        self.write("create", all.create(&self.post_params(), bytes(body)?)).await
+        let request = built(all.create(&self.post_params(), sendable(serde_json::to_vec(body))?))?;
+        decode(&self.gated("create", &V::kind(), None, "", request).await?)
     }
 
     /// Replaces an object (PUT). A `metadata.resourceVersion` or `metadata.uid` in `body` is a precondition.
@@ -52,7 +54,9 @@ impl Client {
     ) -> Result<V, Error> {
         let all = objects(&V::kind(), Some(key.namespace()))?;
         let name = segment("name", key.name())?;
-        self.write("update", all.replace(&name, &self.post_params(), bytes(body)?)).await
+        let request =
+            built(all.replace(&name, &self.post_params(), sendable(serde_json::to_vec(body))?))?;
+        decode(&self.gated("update", &V::kind(), Some(key), "", request).await?)
     }
 
     /// Patches an object. An apply is forced: it takes over fields of other managers. The fields to apply include
@@ -66,8 +70,7 @@ impl Client {
         key: &ObjectKey,
         patch: &Patch<impl Serialize + Sync>,
     ) -> Result<V, Error> {
-        let force = matches!(patch, Patch::Apply(_));
-        self.patch_with(key, &PatchParams { force, ..self.patch_params() }, patch).await
+        decode(&self.patch_at::<V>(key, "", true, patch).await?)
     }
 
     /// Applies fields, but does not take over fields of other managers.
@@ -80,7 +83,7 @@ impl Client {
         key: &ObjectKey,
         body: &(impl Serialize + Sync),
     ) -> Result<V, Error> {
-        self.patch_with(key, &self.patch_params(), &Patch::Apply(body)).await
+        decode(&self.patch_at::<V>(key, "", false, &Patch::Apply(body)).await?)
     }
 
     /// Creates an object by server-side apply. The resourceVersion "1" is older than any object, so an existing object
@@ -93,7 +96,7 @@ impl Client {
         key: &ObjectKey,
         body: &(impl Serialize + Sync),
     ) -> Result<V, Error> {
-        let mut body = serde_json::to_value(body).map_err(unsendable)?;
+        let mut body = sendable(serde_json::to_value(body))?;
         let Some(Value::Object(meta)) = body.get_mut("metadata") else {
             return Err(Error::Request("what is to be applied has no metadata".to_owned()));
         };
@@ -111,14 +114,14 @@ impl Client {
         key: &ObjectKey,
         operations: &Value,
     ) -> Result<V, Error> {
-        let all = objects(&V::kind(), Some(key.namespace()))?;
-        let name = segment("name", key.name())?;
         // kube builds this one from operations of its own.
-        let mut request = all.patch(&name, &self.patch_params(), &Patch::Merge(operations));
-        if let Ok(request) = &mut request {
-            request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(JSON_PATCH));
-        }
-        self.write("patch", request).await
+        let all = objects(&V::kind(), Some(key.namespace()))?;
+        let PostParams { dry_run, field_manager } = self.post_params();
+        let params = PatchParams { dry_run, field_manager, ..PatchParams::default() };
+        let patch = Patch::Merge(operations);
+        let mut request = built(all.patch(&segment("name", key.name())?, &params, &patch))?;
+        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(JSON_PATCH));
+        decode(&self.gated("patch", &V::kind(), Some(key), "", request).await?)
     }
 
     /// Patches the status subresource. An apply is forced.
@@ -130,11 +133,7 @@ impl Client {
         key: &ObjectKey,
         patch: &Patch<impl Serialize + Sync>,
     ) -> Result<V, Error> {
-        let all = objects(&V::kind(), Some(key.namespace()))?;
-        let name = segment("name", key.name())?;
-        let force = matches!(patch, Patch::Apply(_));
-        let params = PatchParams { force, ..self.patch_params() };
-        self.write("patch", all.patch_subresource("status", &name, &params, patch)).await
+        decode(&self.patch_at::<V>(key, "status", true, patch).await?)
     }
 
     /// Sets `spec.replicas` of the scale subresource.
@@ -142,11 +141,8 @@ impl Client {
     /// # Errors
     /// Any error of a write.
     pub async fn scale<V: Resource>(&self, key: &ObjectKey, replicas: u32) -> Result<(), Error> {
-        let all = objects(&V::kind(), Some(key.namespace()))?;
-        let name = segment("name", key.name())?;
         let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
-        let request = all.patch_subresource("scale", &name, &self.patch_params(), &patch);
-        self.gated("patch", &V::kind(), built(request)?).await.map(drop)
+        self.patch_at::<V>(key, "scale", false, &patch).await.map(drop)
     }
 
     /// Deletes the object that the preconditions select.
@@ -166,11 +162,13 @@ impl Client {
                 uid: uid.is_some().then(|| uid.to_string()),
                 resource_version: version.is_known().then(|| version.to_string()),
             }),
-            ..self.delete_params(propagation)
+            propagation_policy: Some(propagation),
+            dry_run: self.is_dry_run(),
+            ..DeleteParams::default()
         };
         let all = objects(&V::kind(), Some(key.namespace()))?;
         let request = all.delete(&segment("name", key.name())?, &params);
-        let answer = self.gated("delete", &V::kind(), built(request)?).await?;
+        let answer = self.gated("delete", &V::kind(), Some(key), "", built(request)?).await?;
         // If the object was deleted, the response is a Status or, for some kinds (`ReturnDeletedObject`: Services),
         // its last state; otherwise, the object marked for deletion.
         let left: Option<Value> = serde_json::from_slice(&answer).ok();
@@ -184,49 +182,47 @@ impl Client {
     /// Any error of a write.
     pub async fn delete_collection<V: Resource>(&self, scope: &Scope) -> Result<(), Error> {
         let all = objects(&V::kind(), scope.namespace.as_deref())?;
-        let params = self.delete_params(PropagationPolicy::Background);
+        let params = DeleteParams { dry_run: self.is_dry_run(), ..DeleteParams::background() };
         let request = all.delete_collection(&params, &query::selectors(scope));
-        self.gated("deletecollection", &V::kind(), built(request)?).await.map(drop)
+        self.gated("deletecollection", &V::kind(), None, "", built(request)?).await.map(drop)
     }
 
-    async fn patch_with<V: Resource>(
+    /// Patches an object, or its subresource unless this is empty. Only an apply can be forced.
+    async fn patch_at<V: Resource>(
         &self,
         key: &ObjectKey,
-        params: &PatchParams,
+        subresource: &'static str,
+        force: bool,
         patch: &Patch<impl Serialize + Sync>,
-    ) -> Result<V, Error> {
+    ) -> Result<Bytes, Error> {
+        let PostParams { dry_run, field_manager } = self.post_params();
+        let force = force && matches!(patch, Patch::Apply(_));
+        let params = PatchParams { dry_run, force, field_manager, ..PatchParams::default() };
         let all = objects(&V::kind(), Some(key.namespace()))?;
-        self.write("patch", all.patch(&segment("name", key.name())?, params, patch)).await
+        let name = segment("name", key.name())?;
+        let request = match subresource {
+            "" => all.patch(&name, &params, patch),
+            _ => all.patch_subresource(subresource, &name, &params, patch),
+        };
+        self.gated("patch", &V::kind(), Some(key), subresource, built(request)?).await
     }
 
-    fn post_params(&self) -> PostParams {
+    pub(super) fn post_params(&self) -> PostParams {
         let field_manager = Some(self.options().field_manager.clone());
         PostParams { dry_run: self.is_dry_run(), field_manager }
     }
 
-    fn patch_params(&self) -> PatchParams {
-        let PostParams { dry_run, field_manager } = self.post_params();
-        PatchParams { dry_run, field_manager, ..PatchParams::default() }
-    }
-
-    fn delete_params(&self, propagation: PropagationPolicy) -> DeleteParams {
-        let propagation_policy = Some(propagation);
-        DeleteParams { dry_run: self.is_dry_run(), propagation_policy, ..DeleteParams::default() }
-    }
-
-    async fn write<V: Resource>(&self, verb: &'static str, request: Built) -> Result<V, Error> {
-        decode(&self.gated(verb, &V::kind(), built(request)?).await?)
-    }
-
-    /// Sends a permitted write.
+    /// Sends a permitted write; `key` is that of the one object that exists before.
     async fn gated(
         &self,
         verb: &'static str,
         kind: &Kind,
+        key: Option<&ObjectKey>,
+        subresource: &'static str,
         mut request: Request<Bytes>,
     ) -> Result<Bytes, Error> {
         if let Some(dry_run) = &self.options().dry_run {
-            return self.dry_run(verb, kind, request, &**dry_run).await;
+            return self.dry_run(verb, kind, key, subresource, request, &**dry_run).await;
         }
         let gate = &self.options().gate;
         let permit = Permit::new(gate.clone());
@@ -242,11 +238,13 @@ impl Client {
             }
         };
         let refused = permit.refused();
-        let is_unsent = matches!(answer, Err(Error::Request(_)));
-        sent.is_settled = refused.is_some() || answer.is_ok() || is_unsent || is_refusal(&answer);
+        // A code of 500 or more proves nothing: etcd can have been too slow, or a load balancer can have lost the
+        // connection.
+        sent.is_settled = refused.is_some()
+            || matches!(answer, Ok(_) | Err(Error::Request(_) | Error::Api { code: ..500, .. }));
         match refused {
             Some(why) => Err(Error::NotPermitted(why)),
-            None => answer.inspect(|_| self.note_write()),
+            None => answer.inspect(|_| self.has_written.store(true, Ordering::Relaxed)),
         }
     }
 }
@@ -265,17 +263,6 @@ impl Drop for Sent<'_> {
     }
 }
 
-/// Returns whether the API server refused the write. A code of 500 or more proves nothing: etcd can have been too slow,
-/// or a load balancer can have lost the connection.
-fn is_refusal(answer: &Result<Bytes, Error>) -> bool {
-    matches!(answer, Err(Error::Api { code: ..500, .. }))
-}
-
-fn bytes(body: &impl Serialize) -> Result<Vec<u8>, Error> {
-    serde_json::to_vec(body).map_err(unsendable)
-}
-
-#[allow(clippy::needless_pass_by_value)] // It is passed to `map_err`.
-fn unsendable(error: serde_json::Error) -> Error {
-    Error::Request(format!("the body cannot be serialized: {error}"))
+fn sendable<T>(body: serde_json::Result<T>) -> Result<T, Error> {
+    body.map_err(|error| Error::Request(format!("the body cannot be serialized: {error}")))
 }
