@@ -9,9 +9,6 @@
 //! - A patch to an adopted object also sets its owner reference: no other write changes an object that the owner does
 //!   not control.
 
-use std::marker::PhantomData;
-
-use serde::de::{Deserialize, Deserializer, Error};
 use serde::ser::Serialize;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
@@ -22,7 +19,7 @@ use super::compared::{Place, is_atomic_map, keys};
 use super::conflicts::{self, Owners};
 use crate::client::{self, Patch};
 use crate::controller::{Name, Problem};
-use crate::object::{Keep, Kind, Meta, Nothing, Object, ObjectKey, Resource, ResourceVersion, Uid};
+use crate::object::{Keep, ObjectKey, Resource, Uid};
 
 // === impl Context ===
 
@@ -93,9 +90,9 @@ impl<V: Resource> Context<V> {
     ) -> Result<Option<C>, Problem> {
         let (client, key) = (self.client(), &desired.key);
         let manager = &client.options().field_manager;
-        let fields = client.get::<ManagedFields<C>>(key).await;
-        let fields = fields.map_err(|error| failed::<C>("get", key, error))?;
-        if fields.meta.uid != child.uid() {
+        let fields = client.read(&C::kind(), key).await;
+        let fields = ManagedFields(fields.map_err(|error| failed::<C>("get", key, error))?);
+        if fields.0["metadata"]["uid"] != json!(child.uid()) {
             return Ok(None);
         }
         let at = C::Keep::APPLIED.replace('~', "~0").replace('/', "~1");
@@ -118,15 +115,15 @@ impl<V: Resource> Context<V> {
         if !operations.is_empty() {
             operations.extend(self.adopting(child, &fields));
         }
-        let version = (fields.meta.uid, fields.meta.version);
-        self.patch_version::<C>(key, version, operations).await
+        let version = &fields.0["metadata"]["resourceVersion"];
+        self.patch_version::<C>(key, child.uid(), version, operations).await
     }
 
     /// Returns the operation that sets the owner of an uncontrolled object.
-    fn adopting<C: Resource>(&self, child: &C, fields: &ManagedFields<C>) -> Option<Value> {
+    fn adopting<C: Resource>(&self, child: &C, fields: &ManagedFields) -> Option<Value> {
         let owner = json!(self.object.as_owner());
         self.is_orphan(child).then(|| {
-            let has_others = fields.object["metadata"]["ownerReferences"].is_array();
+            let has_others = fields.0["metadata"]["ownerReferences"].is_array();
             let (path, value) =
                 if has_others { ("/-", owner) } else { ("", json!([owner])) };
             json!({ "op": "add", "path": format!("/metadata/ownerReferences{path}"), "value": value })
@@ -148,8 +145,8 @@ impl<V: Resource> Context<V> {
         };
         let (client, key) = (self.client(), child.key());
         let manager = &client.options().field_manager;
-        let fields = client.get::<ManagedFields<C>>(key).await;
-        let fields = fields.map_err(|error| failed::<C>("get", key, error))?;
+        let fields = client.read(&C::kind(), key).await;
+        let fields = ManagedFields(fields.map_err(|error| failed::<C>("get", key, error))?);
         let mut operations = if causes.iter().all(|cause| matches!(&*cause.field, "" | "spec")) {
             options.unwanted_in(child)
         } else {
@@ -157,7 +154,7 @@ impl<V: Resource> Context<V> {
                 applied: &|at| fields.was_applied(manager, at),
                 others: &|at| fields.is_of_others(manager, at),
             };
-            conflicts::operations(causes, &desired.body, &fields.object, &owners)
+            conflicts::operations(causes, &desired.body, &fields.0, &owners)
         };
         if !operations.is_empty() {
             operations.extend(self.adopting(child, &fields));
@@ -172,15 +169,16 @@ impl<V: Resource> Context<V> {
         child: &C,
         operations: Vec<Value>,
     ) -> Result<Option<C>, Problem> {
-        let Meta { uid, version, .. } = child.meta();
-        self.patch_version(child.key(), (*uid, *version), operations).await
+        let version = json!(child.meta().version);
+        self.patch_version(child.key(), child.uid(), &version, operations).await
     }
 
     /// Like `patch_exactly`, for a given UID and version.
     async fn patch_version<C: Resource>(
         &self,
         key: &ObjectKey,
-        (uid, version): (Uid, ResourceVersion),
+        uid: Uid,
+        version: &Value,
         mut operations: Vec<Value>,
     ) -> Result<Option<C>, Problem> {
         if operations.is_empty() {
@@ -249,21 +247,17 @@ fn as_conflict(error: client::Error) -> client::Error {
 
 /// A complete object. It is read only when needed, because it is much larger than a view.
 #[derive(Debug)]
-pub(super) struct ManagedFields<C> {
-    meta: Meta,
-    object: Value,
-    kind: PhantomData<fn() -> C>,
-}
+pub(super) struct ManagedFields(Value);
 
 // === impl ManagedFields ===
 
-impl<C> ManagedFields<C> {
+impl ManagedFields {
     /// Returns whether the last apply of `manager` set the field at this JSON pointer. If so, an apply without the
     /// field removes it.
     pub(super) fn was_applied(&self, manager: &str, pointer: &str) -> bool {
         let by_apply = |entry: &&Value| is_of(manager, entry, "Apply");
         let applied = self.entries().filter(by_apply).map(|entry| &entry["fieldsV1"]);
-        applied.into_iter().any(|fields| holds(fields, &self.object, pointer))
+        applied.into_iter().any(|fields| holds(fields, &self.0, pointer))
     }
 
     /// Returns whether a manager other than `manager` owns the field at this JSON pointer, or a part of it. A patch
@@ -275,7 +269,7 @@ impl<C> ManagedFields<C> {
         }
         let is_other = |entry: &&Value| is_of_object(entry) && !is_of(manager, entry, "Apply");
         let mut others = self.entries().filter(is_other);
-        others.any(|entry| holds(&entry["fieldsV1"], &self.object, pointer))
+        others.any(|entry| holds(&entry["fieldsV1"], &self.0, pointer))
     }
 
     /// Returns the fields that `manager` applied last.
@@ -323,7 +317,7 @@ impl<C> ManagedFields<C> {
     }
 
     fn entries(&self) -> impl Iterator<Item = &Value> {
-        self.object["metadata"]["managedFields"].as_array().into_iter().flatten()
+        self.0["metadata"]["managedFields"].as_array().into_iter().flatten()
     }
 }
 
@@ -447,36 +441,14 @@ fn is_of_item(name: &str, item: &Value) -> bool {
     }
 }
 
-impl<C: Resource> Object for ManagedFields<C> {
-    type Keep = Nothing;
-    fn meta(&self) -> &Meta {
-        &self.meta
-    }
-}
-
-impl<C: Resource> Resource for ManagedFields<C> {
-    fn kind() -> Kind {
-        C::kind()
-    }
-}
-
-impl<'de, C: Resource> Deserialize<'de> for ManagedFields<C> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ManagedFields<C>, D::Error> {
-        let object = Value::deserialize(deserializer)?;
-        let meta = Meta::deserialize(&object["metadata"]).map_err(D::Error::custom)?;
-        Ok(ManagedFields { meta, object, kind: PhantomData })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::fixtures::Thing;
 
     const MANAGER: &str = "test";
 
-    fn fields(managed: &Value) -> ManagedFields<Thing> {
-        serde_json::from_value(json!({
+    fn fields(managed: &Value) -> ManagedFields {
+        ManagedFields(json!({
             "metadata": {
                 "name": "shop", "namespace": "ns", "resourceVersion": "7", "managedFields": managed,
                 "annotations": { "a.b/c": "1" },
@@ -489,7 +461,6 @@ mod tests {
                 "ranges": ["10.0.0.0/8"],
             },
         }))
-        .unwrap()
     }
 
     fn entry(operation: &str, fields: &Value) -> Value {

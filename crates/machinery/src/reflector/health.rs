@@ -63,9 +63,6 @@ pub(super) struct HealthReporter {
     namespace: Option<InternedStr>,
     health: HealthHandle,
     hints: Hints,
-    state: State,
-    /// Start of the state.
-    since: Instant,
     /// Number of failures since the last recovery.
     failures: u32,
     /// True if the problem was logged, so that its end must be logged, too.
@@ -74,24 +71,9 @@ pub(super) struct HealthReporter {
 
 // === impl State ===
 
-impl State {
-    /// Returns a word for metric labels.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            State::Starting => "Starting",
-            State::Listing => "Listing",
-            State::Live => "Live",
-            State::Stale => "Stale",
-            State::Forbidden => "Forbidden",
-            State::NotServed => "NotServed",
-            State::Dead => "Dead",
-        }
-    }
-}
-
 impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+        fmt::Debug::fmt(self, f)
     }
 }
 
@@ -130,17 +112,12 @@ impl HealthHandle {
         self.0.borrow().synced
     }
 
-    /// Signals changes of the state, and the first complete list.
-    pub fn changes(&self) -> watch::Receiver<Health> {
-        self.0.subscribe()
-    }
-
     /// Completes when the health is as `wanted`; never, if the reflector ends before.
     pub fn reached<F: FnMut(&Health) -> bool + Send>(
         &self,
         wanted: F,
     ) -> impl Future<Output = ()> + Send + use<F> {
-        let mut changes = self.changes();
+        let mut changes = self.0.subscribe();
         // `handle` keeps the sender, so this cannot fail.
         let handle = self.clone();
         async move {
@@ -167,21 +144,11 @@ impl HealthReporter {
         health: HealthHandle,
         hints: Hints,
     ) -> HealthReporter {
-        let (state, since) = (State::Starting, Instant::now());
-        HealthReporter {
-            kind,
-            namespace,
-            health,
-            hints,
-            state,
-            since,
-            failures: 0,
-            reported: false,
-        }
+        HealthReporter { kind, namespace, health, hints, failures: 0, reported: false }
     }
 
     pub(super) fn state(&self) -> State {
-        self.state
+        self.health.0.borrow().state
     }
 
     pub(super) fn handle(&self) -> HealthHandle {
@@ -198,13 +165,9 @@ impl HealthReporter {
     pub(super) fn enter(&mut self, state: State, why: Option<String>) {
         self.recovered();
         self.log(state, why.as_deref());
-        let changed = state != self.state;
-        if changed {
-            (self.state, self.since) = (state, Instant::now());
-        }
         self.health.update(|health| {
             health.why = why;
-            if changed {
+            if state != health.state {
                 let is_stale = state == State::Stale;
                 health.since = if is_stale { health.heard } else { Instant::now() };
                 health.state = state;
@@ -214,7 +177,8 @@ impl HealthReporter {
 
     fn log(&mut self, state: State, why: Option<&str>) {
         let (what, why) = (self.what(), why.unwrap_or_default());
-        let begins = state != self.state;
+        let before = self.state();
+        let begins = state != before;
         match state {
             State::Forbidden if begins => {
                 self.reported = true;
@@ -233,11 +197,11 @@ impl HealthReporter {
                 );
             }
             // The problem is solved at once: its cause was a clear error, not watches that end early.
-            State::Live if matches!(self.state, State::Forbidden | State::NotServed) => {
+            State::Live if matches!(before, State::Forbidden | State::NotServed) => {
                 (self.failures, self.reported) = (0, false);
                 tracing::info!("{what}: listed and watched again");
             }
-            State::Live if self.state == State::Listing && !self.reported => {
+            State::Live if before == State::Listing && !self.reported => {
                 tracing::info!("{what}: listed, watching");
             }
             State::Stale | State::Listing if !why.is_empty() => {
@@ -255,10 +219,10 @@ impl HealthReporter {
 
     /// Reports the end of a problem, once the kind has been live for a while.
     fn recovered(&mut self) {
-        if self.state != State::Live || (self.failures == 0 && !self.reported) {
+        if self.state() != State::Live || (self.failures == 0 && !self.reported) {
             return;
         }
-        if self.since.elapsed() >= RECOVERED {
+        if self.health.get().since.elapsed() >= RECOVERED {
             self.failures = 0;
             if std::mem::take(&mut self.reported) {
                 tracing::info!("{}: listed and watched again", self.what());
@@ -332,7 +296,7 @@ mod tests {
     }
 
     fn a_while_passes(report: &mut HealthReporter) {
-        report.since = report.since.checked_sub(RECOVERED).unwrap();
+        report.health.update(|health| health.since = health.since.checked_sub(RECOVERED).unwrap());
         report.recovered();
     }
 
