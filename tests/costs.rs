@@ -98,8 +98,8 @@ fn stores(costs: &mut Costs) {
     let objects = |from: usize| (from..from + COUNT).map(object).collect::<Vec<_>>();
     let mut round = |objects: Vec<Deployment>, at| {
         allocations(|| {
-            writer.begin();
-            objects.into_iter().for_each(|object| writer.listed(object));
+            writer.begin_replace();
+            objects.into_iter().for_each(|object| writer.stage(object));
             assert!(writer.commit(ResourceVersion::new(at)));
         })
     };
@@ -115,8 +115,8 @@ fn stores(costs: &mut Costs) {
     let in_vec = size_of_val(&*objects) as u64;
     let with_objects = dhat::HeapStats::get().curr_bytes as u64;
     let (mut writer, store) = store::new(Vec::new());
-    writer.begin();
-    objects.into_iter().for_each(|object| writer.listed(object));
+    writer.begin_replace();
+    objects.into_iter().for_each(|object| writer.stage(object));
     writer.commit(ResourceVersion::new(2));
     let now = dhat::HeapStats::get().curr_bytes as u64;
     costs.insert("bytes of the store beside an object", now.saturating_sub(with_objects));

@@ -151,7 +151,7 @@ impl<V: Resource> Informer<V> {
     /// block, add handlers, or write to a store. Controllers enqueue keys here. The flag is true for the initial
     /// list, and for objects stored when a handler is added late. Panics are caught and counted.
     pub fn handle(&self, handler: impl FnMut(&Delta<V>, bool) + Send + 'static) {
-        self.0.store.paused(|held| {
+        self.0.store.with_writes_blocked(|held| {
             let present = held.into_iter().map(Delta::Added);
             self.0.handlers.add(handler, present);
         });

@@ -49,7 +49,7 @@ impl<V: Resource> StoreSink<V> {
         self.items = 0;
         self.began = Instant::now();
         self.quarantine.begin();
-        self.writer.begin();
+        self.writer.begin_replace();
         LISTS.with([self.kind.resource()]).inc();
     }
 
@@ -57,10 +57,10 @@ impl<V: Resource> StoreSink<V> {
     pub(super) fn listed(&mut self, item: Result<V, Undecodable>) {
         self.items += 1;
         match item {
-            Ok(object) => self.writer.listed(object),
+            Ok(object) => self.writer.stage(object),
             Err(bad) => {
                 // Its last decodable state stays.
-                self.writer.retain(&bad.key, bad.uid);
+                self.writer.keep(&bad.key, bad.uid);
                 self.quarantine(bad, true);
             }
         }
@@ -99,7 +99,7 @@ impl<V: Resource> StoreSink<V> {
             }
             WatchEvent::Deleted(object) => {
                 let key = object.key().clone();
-                self.writer.deleted(object);
+                self.writer.delete(object);
                 self.heal(&key);
             }
             WatchEvent::Undecodable(bad) => {
@@ -138,7 +138,7 @@ impl<V: Resource> StoreSink<V> {
 
     /// Discards the list.
     pub(super) fn abandon(&mut self) {
-        self.writer.abandon();
+        self.writer.abort();
         LIST_FAILURES.with([self.kind.resource()]).inc();
     }
 

@@ -186,7 +186,7 @@ impl World {
                 // It could never be read, or is known to be gone.
                 self.owed.retain(|owed| owed.version != change.version);
             }
-            self.writer.deleted(object);
+            self.writer.delete(object);
         } else {
             if self.removed.contains(&uid(change.uid)) {
                 // We deleted it since, and handlers know that.
@@ -203,7 +203,7 @@ impl World {
         if version == 0 {
             return;
         }
-        self.writer.begin();
+        self.writer.begin_replace();
         self.list = Some((version, 0));
     }
 
@@ -215,9 +215,9 @@ impl World {
                 continue;
             }
             if self.server.is_readable(&live) {
-                self.writer.listed(thing(NAMES[name], live.uid, live.version));
+                self.writer.stage(thing(NAMES[name], live.uid, live.version));
             } else {
-                self.writer.retain(&key(name), uid(live.uid));
+                self.writer.keep(&key(name), uid(live.uid));
             }
         }
         self.list = Some((version, until));
@@ -331,7 +331,7 @@ impl World {
         if self.unread {
             // It can be read now.
             self.server.log.iter_mut().for_each(|change| change.readable = true);
-            self.writer.begin();
+            self.writer.begin_replace();
             self.list = Some((self.server.now().max(self.shown), 0));
             self.commit();
         }

@@ -146,19 +146,19 @@ impl<V: Object> Store<V> {
     ///
     /// A response whose version is unknown, or that the watch has overtaken, is not stored.
     pub fn apply_response(&self, object: V) -> Arc<V> {
-        self.responded(object, true)
+        self.store_response(object, true)
     }
 
     /// Like [`Store::apply_response`], for the response to a read. An object that the informer does not select stays in
     /// the store until the next list.
     pub fn apply_read(&self, object: V) -> Arc<V> {
-        self.responded(object, false)
+        self.store_response(object, false)
     }
 
-    fn responded(&self, object: V, is_written: bool) -> Arc<V> {
+    fn store_response(&self, object: V, is_written: bool) -> Arc<V> {
         let object = Arc::new(object);
         match self.part(object.key()) {
-            Some(part) => part.enter(|change| change.responded(object, is_written)),
+            Some(part) => part.transact(|change| change.apply_response(object, is_written)),
             None => object,
         }
     }
@@ -167,12 +167,12 @@ impl<V: Object> Store<V> {
     /// watch still shows earlier states of it.
     pub fn apply_delete(&self, key: &ObjectKey, uid: Uid) {
         if let Some(part) = self.part(key) {
-            part.enter(|change| change.removed(key, uid));
+            part.transact(|change| change.apply_delete(key, uid));
         }
     }
 
     /// Calls `then` with all objects while nothing is written or reported. It can read stores, but not write to them.
-    pub fn paused<T>(&self, then: impl FnOnce(Vec<Arc<V>>) -> T) -> T {
+    pub fn with_writes_blocked<T>(&self, then: impl FnOnce(Vec<Arc<V>>) -> T) -> T {
         // Always locked in the same order.
         let _doors: Vec<_> = self.all().map(|part| part.state.lock()).collect();
         then(self.list())

@@ -27,7 +27,7 @@ impl<V: Object> Relist<V> {
     }
 
     /// Adds an object of the list. The last one of a key counts.
-    pub(super) fn listed(&mut self, shared: &Shared<V>, object: V) {
+    pub(super) fn stage(&mut self, shared: &Shared<V>, object: V) {
         let key = object.key();
         self.kept.remove(key);
         let stored = shared.objects.read().get(key).cloned();
@@ -36,7 +36,7 @@ impl<V: Object> Relist<V> {
     }
 
     /// Adds an object of the list that cannot be decoded.
-    pub(super) fn retain(&mut self, key: &ObjectKey, uid: Uid) {
+    pub(super) fn keep(&mut self, key: &ObjectKey, uid: Uid) {
         self.kept.insert(key.clone(), uid);
     }
 
@@ -69,7 +69,7 @@ impl<V: Object> Relist<V> {
         }
         unconfirmed.listed(version, |uid| self.shows(key, uid));
         let listed = self.next.get(key);
-        if listed.is_some_and(|it| unconfirmed.is_past(it.uid(), it.meta().version)) {
+        if listed.is_some_and(|it| unconfirmed.is_superseded(it.uid(), it.meta().version)) {
             self.next.remove(key);
         }
     }
@@ -99,7 +99,7 @@ impl<V: Object> Shared<V> {
     /// store changes nothing and returns false.
     ///
     /// The state stays locked, so nothing else changes the objects. Readers wait only for the swap.
-    pub(super) fn take_over(&self, mut relist: Relist<V>, version: ResourceVersion) -> bool {
+    pub(super) fn replace(&self, mut relist: Relist<V>, version: ResourceVersion) -> bool {
         let mut state = self.state.lock();
         let state = &mut *state;
         if version.is_older_than(state.seen) {

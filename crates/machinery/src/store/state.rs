@@ -45,7 +45,7 @@ pub(super) struct Unconfirmed {
 }
 
 /// A change in progress: this state and the objects are locked.
-pub(super) struct Change<'a, V> {
+pub(super) struct Transaction<'a, V> {
     state: &'a mut StoreState<V>,
     objects: &'a mut Objects<V>,
     deltas: &'a mut Vec<Delta<V>>,
@@ -55,12 +55,16 @@ pub(super) struct Change<'a, V> {
 
 impl<V: Object> Shared<V> {
     /// Applies one change, then notifies the handler of it.
-    pub(super) fn enter<T>(&self, change: impl FnOnce(&mut Change<'_, V>) -> T) -> T {
+    pub(super) fn transact<T>(&self, change: impl FnOnce(&mut Transaction<'_, V>) -> T) -> T {
         let mut state = self.state.lock();
         let mut deltas = Vec::new();
         let result = {
             let mut objects = self.objects.write();
-            change(&mut Change { state: &mut state, objects: &mut objects, deltas: &mut deltas })
+            change(&mut Transaction {
+                state: &mut state,
+                objects: &mut objects,
+                deltas: &mut deltas,
+            })
         };
         for delta in deltas {
             (state.handler)(&delta, false);
@@ -124,7 +128,7 @@ impl<V> StoreState<V> {
 
 impl Unconfirmed {
     /// Adds a tombstone of the object, last known at this version.
-    fn bury(&mut self, uid: Uid, version: ResourceVersion) {
+    fn add_tombstone(&mut self, uid: Uid, version: ResourceVersion) {
         if self.tombstones.len() == TOMBSTONES {
             self.tombstones.remove(0);
         }
@@ -133,13 +137,13 @@ impl Unconfirmed {
     }
 
     /// Returns whether a state must not be stored, because its object or a newer object of the same name was deleted.
-    pub(super) fn is_past(&self, uid: Uid, version: ResourceVersion) -> bool {
+    pub(super) fn is_superseded(&self, uid: Uid, version: ResourceVersion) -> bool {
         self.tombstones.iter().any(|(gone, at)| *gone == uid || version.is_older_than(*at))
     }
 
     /// Removes the tombstones that the watch has confirmed: that of `uid` or, without a UID, those not newer than
     /// `version`.
-    fn unbury(&mut self, uid: Uid, version: ResourceVersion) {
+    fn remove_tombstone(&mut self, uid: Uid, version: ResourceVersion) {
         self.tombstones.retain(|(gone, at)| {
             if uid.is_some() { *gone != uid } else { at.is_newer_than(version) }
         });
@@ -158,7 +162,7 @@ impl Unconfirmed {
     }
 
     /// Counts a bookmark and drops tombstones that are too old.
-    fn age(&mut self) {
+    fn on_bookmark(&mut self) {
         self.bookmarks = self.bookmarks.saturating_add(1);
         if self.bookmarks >= BOOKMARKS {
             self.tombstones.clear();
@@ -171,12 +175,12 @@ impl Unconfirmed {
     }
 }
 
-// === impl Change ===
+// === impl Transaction ===
 
-impl<V: Object> Change<'_, V> {
+impl<V: Object> Transaction<'_, V> {
     /// Applies a response. `is_written`: the request changed the object. Returns the newest state: the stored one, if
     /// that is newer.
-    pub(super) fn responded(&mut self, object: Arc<V>, is_written: bool) -> Arc<V> {
+    pub(super) fn apply_response(&mut self, object: Arc<V>, is_written: bool) -> Arc<V> {
         let (key, uid, version) = (object.key(), object.uid(), object.meta().version);
         let stored = self.objects.get(key);
         if let Some(stored) = stored.filter(|it| !version.is_newer_than(it.meta().version)) {
@@ -193,8 +197,9 @@ impl<V: Object> Change<'_, V> {
             }
             return object;
         }
-        let is_past = self.state.unconfirmed.get(key).is_some_and(|it| it.is_past(uid, version));
-        if is_past {
+        let is_superseded =
+            self.state.unconfirmed.get(key).is_some_and(|it| it.is_superseded(uid, version));
+        if is_superseded {
             return object;
         }
         if !is_known {
@@ -206,38 +211,38 @@ impl<V: Object> Change<'_, V> {
     }
 
     /// Removes `uid`, which the API server has deleted for good for this process.
-    pub(super) fn removed(&mut self, key: &ObjectKey, uid: Uid) {
+    pub(super) fn apply_delete(&mut self, key: &ObjectKey, uid: Uid) {
         // Otherwise the watch or a list has already reported its deletion.
         let stored = self.objects.get(key).filter(|stored| stored.uid() == uid);
         let Some(version) = stored.map(|stored| stored.meta().version) else { return };
         let Some(unconfirmed) = self.state.remember(key) else { return };
-        unconfirmed.bury(uid, version);
+        unconfirmed.add_tombstone(uid, version);
         unconfirmed.shown(uid);
         self.take(key);
     }
 
     /// Applies ADDED or MODIFIED.
-    pub(super) fn applied(&mut self, object: Arc<V>) {
+    pub(super) fn upsert(&mut self, object: Arc<V>) {
         let (key, uid, version) = (object.key(), object.uid(), object.meta().version);
         if self.state.is_repetition(version) {
             return;
         }
-        let is_past = self.state.confirm(key, |unconfirmed| {
+        let is_superseded = self.state.confirm(key, |unconfirmed| {
             unconfirmed.shown(uid);
-            unconfirmed.is_past(uid, version)
+            unconfirmed.is_superseded(uid, version)
         });
         let is_stored = self.objects.get(key).is_some_and(|stored| {
             // A newer state is a response that was reported and includes this change.
             stored.meta().version.is_newer_than(version) || is_same_state::<V>(stored, &object)
         });
-        if is_past != Some(true) && !is_stored {
+        if is_superseded != Some(true) && !is_stored {
             self.put(object);
         }
     }
 
     /// Applies DELETED. `last` is the last state of the object, if it could be decoded. [`Uid::NONE`] means any object
     /// of this name.
-    pub(super) fn deleted(
+    pub(super) fn delete(
         &mut self,
         key: &ObjectKey,
         uid: Uid,
@@ -246,7 +251,7 @@ impl<V: Object> Change<'_, V> {
     ) {
         let is_repetition = self.state.is_repetition(version);
         if !is_repetition {
-            self.state.confirm(key, |unconfirmed| unconfirmed.unbury(uid, version));
+            self.state.confirm(key, |unconfirmed| unconfirmed.remove_tombstone(uid, version));
         }
         let Some(stored) = self.objects.get(key).cloned() else { return };
         let is_deleted = match stored.meta().version {
@@ -302,7 +307,7 @@ impl<V: Object> Change<'_, V> {
         let is_outside = self.state.confirm(key, |unconfirmed| {
             // A repeated version can come from a server that has not seen the deletion yet.
             if is_news {
-                unconfirmed.age();
+                unconfirmed.on_bookmark();
             }
             let created = unconfirmed.created;
             let stored = stored.filter(|it| created.is_some() && it.uid() == created);

@@ -91,8 +91,8 @@ impl Bed {
     }
 
     fn list(&mut self, version: u64, things: Vec<Thing>) -> bool {
-        self.writer.begin();
-        things.into_iter().for_each(|thing| self.writer.listed(thing));
+        self.writer.begin_replace();
+        things.into_iter().for_each(|thing| self.writer.stage(thing));
         self.commit(version)
     }
 
@@ -105,7 +105,7 @@ impl Bed {
     }
 
     fn deleted(&mut self, thing: Thing) {
-        self.writer.deleted(thing);
+        self.writer.delete(thing);
     }
 
     fn bookmark(&mut self, version: u64) {

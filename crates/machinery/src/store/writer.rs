@@ -14,7 +14,7 @@ use crate::object::{Object, ObjectKey, ResourceVersion, Uid};
 /// other deltas of the current change would be lost.
 pub struct Writer<V> {
     pub(super) store: Store<V>,
-    /// The staged list, from [`Writer::begin`] on.
+    /// The staged list, from [`Writer::begin_replace`] on.
     pub(super) relist: Option<Relist<V>>,
 }
 
@@ -44,18 +44,18 @@ impl<V: Object> Writer<V> {
     pub fn apply(&mut self, object: V) {
         self.relist = None;
         let object = Arc::new(object);
-        self.store.shared().enter(|change| change.applied(object));
+        self.store.shared().transact(|change| change.upsert(object));
     }
 
     /// Handles DELETED, with the object's last state. Ignores the deletion of an older object or state than the stored
     /// one. An object without a UID means any object of its name, as some servers send only that; such an event is also
     /// ignored if it is known not to be newer than [`Writer::version`].
-    pub fn deleted(&mut self, object: V) {
+    pub fn delete(&mut self, object: V) {
         self.relist = None;
         let (key, uid, version) = (object.key().clone(), object.uid(), object.meta().version);
         // The stored object is more complete than a name alone.
         let last = uid.is_some().then(|| Arc::new(object));
-        self.store.shared().enter(|change| change.deleted(&key, uid, version, last));
+        self.store.shared().transact(|change| change.delete(&key, uid, version, last));
     }
 
     /// Handles an event of an object that cannot be decoded. Unless it is `deleted`, the last good state of the same
@@ -67,9 +67,9 @@ impl<V: Object> Writer<V> {
         version: ResourceVersion,
         deleted: bool,
     ) {
-        self.store.shared().enter(|change| {
+        self.store.shared().transact(|change| {
             if deleted {
-                change.deleted(key, uid, version, None);
+                change.delete(key, uid, version, None);
             } else {
                 change.undecodable(key, uid, version);
             }
@@ -80,10 +80,12 @@ impl<V: Object> Writer<V> {
     /// by now: their objects are outside its scope.
     pub fn bookmark(&mut self, version: ResourceVersion) {
         let shared = self.store.shared();
-        let Some(is_news) = shared.enter(|change| change.reported_until(version)) else { return };
+        let Some(is_news) = shared.transact(|change| change.reported_until(version)) else {
+            return;
+        };
         let keys: Vec<ObjectKey> = shared.state.lock().unconfirmed.keys().cloned().collect();
         for key in keys {
-            shared.enter(|change| change.expire_unconfirmed(&key, version, is_news));
+            shared.transact(|change| change.expire_unconfirmed(&key, version, is_news));
         }
         let mut state = shared.state.lock();
         let twice = 2 * state.unconfirmed.len();
@@ -91,21 +93,21 @@ impl<V: Object> Writer<V> {
     }
 
     /// Begins a list, and discards what an unfinished one has staged.
-    pub fn begin(&mut self) {
+    pub fn begin_replace(&mut self) {
         self.relist = Some(Relist::new(&self.store.shared().objects.read()));
     }
 
     /// Adds an object of the list. The last one of a key counts.
-    pub fn listed(&mut self, object: V) {
+    pub fn stage(&mut self, object: V) {
         if let Some(relist) = &mut self.relist {
-            relist.listed(self.store.shared(), object);
+            relist.stage(self.store.shared(), object);
         }
     }
 
     /// Adds an object of the list that cannot be decoded: its stored state stays.
-    pub fn retain(&mut self, key: &ObjectKey, uid: Uid) {
+    pub fn keep(&mut self, key: &ObjectKey, uid: Uid) {
         if let Some(relist) = &mut self.relist {
-            relist.retain(key, uid);
+            relist.keep(key, uid);
         }
     }
 
@@ -117,7 +119,7 @@ impl<V: Object> Writer<V> {
     }
 
     /// Ends the list without using it.
-    pub fn abandon(&mut self) {
+    pub fn abort(&mut self) {
         self.relist = None;
     }
 
@@ -125,6 +127,6 @@ impl<V: Object> Writer<V> {
     /// previous content. A list older than the store changes nothing and returns false.
     pub fn commit(&mut self, version: ResourceVersion) -> bool {
         let Some(relist) = self.relist.take() else { return false };
-        self.store.shared().take_over(relist, version)
+        self.store.shared().replace(relist, version)
     }
 }

@@ -254,7 +254,7 @@ impl<K: Key> WorkQueue<K> {
     /// Returns the number of keys that are ready.
     pub fn len(&self) -> usize {
         self.change(|queue, now| {
-            queue.fire(now);
+            queue.promote_due(now);
             queue.ready()
         })
     }

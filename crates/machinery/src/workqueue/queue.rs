@@ -50,7 +50,7 @@ struct Item<K> {
     key: K,
     tenant: u32,
     /// Time of the first request for the wanted run.
-    asked_at: Nanos,
+    queued_since: Nanos,
     /// Due time of its retry or requeue.
     due: Option<Nanos>,
     /// Consecutive failures, each after the backoff of the previous one.
@@ -106,7 +106,7 @@ pub(super) struct Queue<K: Key> {
     share: usize,
     /// Tenants at their share. With half of the workers as the share, at most three tenants are at it (three workers
     /// with one key each), and at most two while a worker is free.
-    at_share: Vec<u32>,
+    saturated: Vec<u32>,
     /// Items being processed and when their runs began.
     runs: Vec<(u32, Nanos)>,
     /// Due time and item of every timer.
@@ -171,7 +171,7 @@ impl<K: Key> Queue<K> {
             waiting: [0; 3],
             passed_over: 0,
             share: (workers / 2).max(1),
-            at_share: Vec::new(),
+            saturated: Vec::new(),
             runs: Vec::new(),
             timers: BTreeSet::new(),
             tickets: 0,
@@ -188,21 +188,21 @@ impl<K: Key> Queue<K> {
 
     /// Requests a run.
     pub(super) fn add(&mut self, now: Nanos, key: &K, priority: Priority) {
-        let now = self.fire(now);
+        let now = self.promote_due(now);
         if !self.is_shut_down {
-            let id = self.enter(key);
-            self.mark(now, id, priority);
+            let id = self.get_or_insert(key);
+            self.request(now, id, priority);
         }
     }
 
     /// Requests a run later, without a failure.
     pub(super) fn requeue(&mut self, now: Nanos, key: &K, delay: Duration) {
-        let now = self.fire(now);
+        let now = self.promote_due(now);
         if self.is_shut_down {
             return;
         }
         self.retries += 1;
-        let id = self.enter(key);
+        let id = self.get_or_insert(key);
         if self.is_late(id) {
             return;
         }
@@ -213,12 +213,12 @@ impl<K: Key> Queue<K> {
 
     /// Counts a failure and schedules a retry after a backoff. Returns its length.
     pub(super) fn retry(&mut self, now: Nanos, key: &K, retry: Retry) -> Duration {
-        let now = self.fire(now);
+        let now = self.promote_due(now);
         if self.is_shut_down {
             return Duration::ZERO;
         }
         self.retries += 1;
-        let id = self.enter(key);
+        let id = self.get_or_insert(key);
         if self.is_late(id) {
             return Duration::ZERO;
         }
@@ -247,13 +247,13 @@ impl<K: Key> Queue<K> {
 
     /// Ends the failure streak: cancels the pending retry and resets the count.
     pub(super) fn forget(&mut self, now: Nanos, key: &K) {
-        self.fire(now);
+        self.promote_due(now);
         let Some(id) = self.find(key) else { return };
         self.cancel_timer(id);
         let item = &mut self.items[id as usize];
         (item.failures, item.is_retry_due, item.is_held) = (0, false, false);
         self.enqueue_if_dirty(id);
-        self.release(id);
+        self.remove_if_idle(id);
     }
 
     /// Returns the number of consecutive failures.
@@ -263,7 +263,7 @@ impl<K: Key> Queue<K> {
 
     /// Takes the next key.
     pub(super) fn take(&mut self, now: Nanos) -> Option<Next<K>> {
-        let now = self.fire(now);
+        let now = self.promote_due(now);
         let (id, priority) = self.pop()?;
         self.runs.push((id, now));
         let item = &mut self.items[id as usize];
@@ -271,15 +271,15 @@ impl<K: Key> Queue<K> {
         let tenant = &mut self.tenants[item.tenant as usize];
         tenant.running += 1;
         if tenant.running == self.share {
-            self.at_share.push(item.tenant);
+            self.saturated.push(item.tenant);
         }
-        let waited = Duration::from_nanos(now.saturating_sub(item.asked_at));
+        let waited = Duration::from_nanos(now.saturating_sub(item.queued_since));
         Some(Next { id, key: item.key.clone(), priority, waited })
     }
 
     /// Ends a run. Returns how long it took.
     pub(super) fn done(&mut self, now: Nanos, id: u32) -> Duration {
-        let now = self.fire(now);
+        let now = self.promote_due(now);
         let took = self.end_run(now, id);
         let item = &mut self.items[id as usize];
         if std::mem::take(&mut item.is_retry_due) {
@@ -291,17 +291,17 @@ impl<K: Key> Queue<K> {
             item.failures = 0;
         }
         self.enqueue_if_dirty(id);
-        self.release(id);
+        self.remove_if_idle(id);
         took
     }
 
     /// Puts back a key that was taken but not run. Counts neither a run nor a failure. The key keeps its priority, or a
     /// higher one requested meanwhile.
     pub(super) fn put_back(&mut self, now: Nanos, id: u32) {
-        let now = self.fire(now);
+        let now = self.promote_due(now);
         self.end_run(now, id);
         if self.is_shut_down {
-            return self.release(id);
+            return self.remove_if_idle(id);
         }
         let item = &mut self.items[id as usize];
         item.is_retry_due = false;
@@ -312,24 +312,24 @@ impl<K: Key> Queue<K> {
     /// Queues the keys whose timers are due. Every operation that has the time calls it first, to keep the order.
     /// Returns the time to continue with.
     #[inline]
-    pub(super) fn fire(&mut self, now: Nanos) -> Nanos {
+    pub(super) fn promote_due(&mut self, now: Nanos) -> Nanos {
         self.now = self.now.max(now);
         if self.next_deadline().is_some_and(|due| due <= self.now) {
-            self.fire_all();
-            self.let_late_retries_in();
+            self.promote_all_due();
+            self.admit_late_retries();
         }
         self.now
     }
 
     /// Queues late retries, one of each tenant in turn, as far as the overall rate permits.
-    fn let_late_retries_in(&mut self) {
+    fn admit_late_retries(&mut self) {
         while self.waiting[LATE] > 0 && self.next_token <= self.now {
             self.limiter.clock().0.set(Duration::from_nanos(self.now));
             match self.limiter.check() {
                 Err(until) => self.next_token = until.earliest_possible().as_nanos() as Nanos,
                 Ok(()) => {
                     let Some(id) = self.pop_from(LATE, true) else { return };
-                    self.items[id as usize].asked_at = self.now;
+                    self.items[id as usize].queued_since = self.now;
                     self.adds += 1;
                     self.push(id, Priority::Low.index());
                 }
@@ -339,7 +339,7 @@ impl<K: Key> Queue<K> {
 
     /// Out of line, since usually no timer is due.
     #[cold]
-    fn fire_all(&mut self) {
+    fn promote_all_due(&mut self) {
         while let Some(&(due, id)) = self.timers.first().filter(|(due, _)| *due <= self.now) {
             self.cancel_timer(id);
             let item = &mut self.items[id as usize];
@@ -350,7 +350,7 @@ impl<K: Key> Queue<K> {
                 item.is_retry_due = true;
             } else if item.dirty.is_some() {
                 // The time of a Retry-After does not count as waiting in the queue.
-                item.asked_at = due;
+                item.queued_since = due;
                 self.enqueue_if_dirty(id);
             } else {
                 self.enqueue_retry(due, id);
@@ -363,8 +363,8 @@ impl<K: Key> Queue<K> {
         let item = &self.items[id as usize];
         match item.failures {
             // A requeue is a timer: no user waits for this key.
-            0 => self.mark(due, id, Priority::Low),
-            1 => self.mark(due, id, item.priority),
+            0 => self.request(due, id, Priority::Low),
+            1 => self.request(due, id, item.priority),
             _ if item.queued.is_none() && item.dirty.is_none() => self.push(id, LATE),
             _ => {}
         }
@@ -388,7 +388,7 @@ impl<K: Key> Queue<K> {
 
     /// Returns the current state.
     pub(super) fn snapshot(&mut self, now: Nanos) -> Snapshot {
-        let now = self.fire(now);
+        let now = self.promote_due(now);
         let age = |began: Nanos| Duration::from_nanos(now.saturating_sub(began));
         let [low, high, late] = self.waiting;
         let mut depth = [low, high];
@@ -413,7 +413,7 @@ impl<K: Key> Queue<K> {
 
     /// Shuts the queue down: no key is accepted or returned, and no timer fires.
     pub(super) fn shut_down(&mut self, now: Nanos) {
-        self.fire(now);
+        self.promote_due(now);
         self.is_shut_down = true;
         let all: Vec<u32> = self.ids.iter().copied().collect();
         for id in all {
@@ -421,7 +421,7 @@ impl<K: Key> Queue<K> {
             self.unqueue(id);
             let item = &mut self.items[id as usize];
             (item.dirty, item.is_retry_due, item.is_held) = (None, false, false);
-            self.release(id);
+            self.remove_if_idle(id);
         }
     }
 
@@ -446,7 +446,7 @@ impl<K: Key> Queue<K> {
     }
 
     /// Returns the item of a key, created if necessary. The caller queues it or sets a timer.
-    fn enter(&mut self, key: &K) -> u32 {
+    fn get_or_insert(&mut self, key: &K) -> u32 {
         if let Some(id) = self.find(key) {
             return id;
         }
@@ -462,7 +462,7 @@ impl<K: Key> Queue<K> {
         let id = self.items.insert(Item {
             key: key.clone(),
             tenant,
-            asked_at: 0,
+            queued_since: 0,
             due: None,
             failures: 0,
             queued: None,
@@ -479,7 +479,7 @@ impl<K: Key> Queue<K> {
     }
 
     /// Removes the item of a key that has no run, request or timer.
-    fn release(&mut self, id: u32) {
+    fn remove_if_idle(&mut self, id: u32) {
         let Item { queued, is_running, dirty, is_retry_due, due, .. } = &self.items[id as usize];
         let is_wanted = queued.is_some() || dirty.is_some() || *is_retry_due || due.is_some();
         if is_wanted || *is_running {
@@ -491,11 +491,11 @@ impl<K: Key> Queue<K> {
             entry.remove();
         }
         self.tenants[tenant as usize].items -= 1;
-        self.leave(tenant);
+        self.remove_tenant_if_idle(tenant);
     }
 
     /// Removes a tenant that has no keys and is in no ring.
-    fn leave(&mut self, tenant: u32) {
+    fn remove_tenant_if_idle(&mut self, tenant: u32) {
         let Tenant { items, lines, .. } = &self.tenants[tenant as usize];
         if *items == 0 && !lines.iter().any(|line| line.in_ring) {
             self.tenant_ids.remove(&self.tenants.remove(tenant as usize).name);
@@ -503,12 +503,12 @@ impl<K: Key> Queue<K> {
     }
 
     /// Requests a run of an item.
-    fn mark(&mut self, now: Nanos, id: u32, priority: Priority) {
+    fn request(&mut self, now: Nanos, id: u32, priority: Priority) {
         let item = &mut self.items[id as usize];
         match item.queued {
             Some((line, _)) if is_below(usize::from(line), priority) => {
                 if usize::from(line) == LATE {
-                    item.asked_at = now;
+                    item.queued_since = now;
                     self.adds += 1;
                 }
                 self.unqueue(id);
@@ -517,13 +517,13 @@ impl<K: Key> Queue<K> {
             Some(_) => {}
             None if item.is_running || item.is_held => {
                 if item.dirty.is_none() {
-                    item.asked_at = now;
+                    item.queued_since = now;
                     self.adds += 1;
                 }
                 item.dirty = item.dirty.max(Some(priority));
             }
             None => {
-                item.asked_at = now;
+                item.queued_since = now;
                 self.adds += 1;
                 self.push(id, priority.index());
             }
@@ -566,17 +566,17 @@ impl<K: Key> Queue<K> {
             let items = &self.items;
             its.entries.retain(|(id, ticket)| is_valid(items, *id, line, *ticket));
         }
-        self.left(line);
+        self.forget_place(line);
     }
 
     /// Counts a key that left a line. After the last one, clears the line's ring, because it has no further turns.
-    fn left(&mut self, line: usize) {
+    fn forget_place(&mut self, line: usize) {
         self.waiting[line] -= 1;
         while self.waiting[line] == 0
             && let Some(tenant) = self.rings[line].pop_front()
         {
             self.tenants[tenant as usize].lines[line] = Line::default();
-            self.leave(tenant);
+            self.remove_tenant_if_idle(tenant);
         }
     }
 
@@ -586,7 +586,7 @@ impl<K: Key> Queue<K> {
     /// at any time, and the end of a run need not wake a worker.
     fn pop(&mut self) -> Option<(u32, Priority)> {
         let mut below = [self.waiting[0], self.waiting[1]];
-        for tenant in &self.at_share {
+        for tenant in &self.saturated {
             let lines = &self.tenants[*tenant as usize].lines;
             below.iter_mut().zip(lines).for_each(|(below, line)| *below -= line.len);
         }
@@ -626,7 +626,7 @@ impl<K: Key> Queue<K> {
             self.rings[line].push_back(tenant);
         }
         self.items[id as usize].queued = None;
-        self.left(line);
+        self.forget_place(line);
         Some(id)
     }
 
@@ -640,7 +640,7 @@ impl<K: Key> Queue<K> {
             if its.len == 0 {
                 *its = Line::default();
                 self.rings[line].remove(turn);
-                self.leave(id);
+                self.remove_tenant_if_idle(id);
             } else if all || tenant.running < self.share {
                 return Some(turn);
             } else {
@@ -660,7 +660,7 @@ impl<K: Key> Queue<K> {
         item.is_running = false;
         let tenant = &mut self.tenants[item.tenant as usize];
         if tenant.running == self.share {
-            self.at_share.retain(|other| *other != item.tenant);
+            self.saturated.retain(|other| *other != item.tenant);
         }
         tenant.running -= 1;
         Duration::from_nanos(now.saturating_sub(began))

@@ -55,7 +55,7 @@ impl Reconciler for Writing {
         for comes in script {
             match comes {
                 Comes::News(version) => self.writer.lock().apply(thing(version)),
-                Comes::Gone(version) => self.writer.lock().deleted(thing(version)),
+                Comes::Gone(version) => self.writer.lock().delete(thing(version)),
                 Comes::Response(version) => drop(self.store.apply_response(thing(version))),
                 Comes::ResponseOfOther(version) => {
                     drop(self.store.apply_response(named("other", version)));

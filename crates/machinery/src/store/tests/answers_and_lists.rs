@@ -44,12 +44,12 @@ fn a_late_response_reports_an_object_that_was_deleted_since() {
 fn a_relist_neither_hides_nor_removes_a_concurrent_write() {
     let mut bed = Bed::new();
     bed.list(5, vec![thing("a", 1, 5), thing("c", 3, 5)]);
-    bed.writer.begin();
-    bed.writer.listed(thing("a", 1, 6));
+    bed.writer.begin_replace();
+    bed.writer.stage(thing("a", 1, 6));
     bed.wrote(thing("a", 1, 8));
     bed.wrote(thing("b", 2, 9));
     bed.wrote(thing("c", 3, 10));
-    bed.writer.listed(thing("c", 3, 5));
+    bed.writer.stage(thing("c", 3, 5));
     assert_eq!(bed.held(), ["a1@8", "b2@9", "c3@10"]);
     bed.reported();
     assert!(bed.commit(7));
@@ -61,9 +61,9 @@ fn a_relist_neither_hides_nor_removes_a_concurrent_write() {
 fn a_list_does_not_override_writes_made_after_its_items() {
     let mut bed = Bed::new();
     bed.list(5, vec![thing("a", 1, 3), thing("b", 2, 4)]);
-    bed.writer.begin();
-    bed.writer.listed(thing("a", 1, 3));
-    bed.writer.listed(thing("b", 2, 4));
+    bed.writer.begin_replace();
+    bed.writer.stage(thing("a", 1, 3));
+    bed.writer.stage(thing("b", 2, 4));
     bed.wrote(thing("a", 1, 6));
     bed.removed("b", 2);
     bed.commit(5);
@@ -77,7 +77,7 @@ fn a_list_does_not_override_writes_made_after_its_items() {
 fn an_object_created_and_deleted_during_a_list_does_not_reappear() {
     let mut bed = Bed::new();
     bed.list(5, vec![]);
-    bed.writer.begin();
+    bed.writer.begin_replace();
     bed.wrote(thing("a", 1, 11));
     bed.removed("a", 1);
     bed.commit(10);
@@ -92,8 +92,8 @@ fn a_write_during_a_list_with_its_undecodable_state_is_kept() {
     let mut bed = Bed::new();
     bed.list(5, vec![]);
     bed.wrote(thing("a", 1, 6));
-    bed.writer.begin();
-    bed.writer.retain(&key("a"), uid(1));
+    bed.writer.begin_replace();
+    bed.writer.keep(&key("a"), uid(1));
     bed.wrote(thing("a", 1, 7));
     bed.commit(8);
     assert_eq!(bed.in_order(), ["+a1@6", "~a1@6>7"]);
@@ -106,8 +106,8 @@ fn a_deleted_object_does_not_reappear_after_an_undecodable_item() {
     bed.list(5, vec![]);
     bed.wrote(thing("a", 1, 6));
     bed.removed("a", 1);
-    bed.writer.begin();
-    bed.writer.retain(&key("a"), uid(1));
+    bed.writer.begin_replace();
+    bed.writer.keep(&key("a"), uid(1));
     bed.commit(8);
     bed.apply(thing("a", 1, 9));
     assert!(bed.held().is_empty());

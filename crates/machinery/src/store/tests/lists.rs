@@ -141,9 +141,9 @@ fn an_undecodable_item_keeps_only_the_state_of_its_uid() {
     let mut bed = Bed::new();
     bed.list(5, vec![thing("a", 1, 3), thing("b", 2, 4)]);
     bed.reported();
-    bed.writer.begin();
-    bed.writer.retain(&key("a"), uid(1));
-    bed.writer.retain(&key("b"), uid(9));
+    bed.writer.begin_replace();
+    bed.writer.keep(&key("a"), uid(1));
+    bed.writer.keep(&key("b"), uid(9));
     bed.commit(8);
     assert_eq!(bed.reported(), ["-b2@4"]);
     assert_eq!(bed.held(), ["a1@3"]);
@@ -159,12 +159,12 @@ fn an_object_deleted_during_a_streaming_list_is_not_stored() {
     let mut bed = Bed::new();
     bed.list(5, vec![thing("a", 1, 3), thing("b", 2, 4)]);
     bed.reported();
-    bed.writer.begin();
+    bed.writer.begin_replace();
     for name in ["a", "b", "c"] {
-        bed.writer.listed(thing(name, name.bytes().map(u64::from).sum::<u64>() - 96, 4));
+        bed.writer.stage(thing(name, name.bytes().map(u64::from).sum::<u64>() - 96, 4));
         bed.writer.unstage(&key(name));
     }
-    bed.writer.listed(thing("b", 2, 4));
+    bed.writer.stage(thing("b", 2, 4));
     bed.commit(8);
     assert_eq!((bed.reported(), bed.held()), (vec!["-a1@3".to_owned()], vec!["b2@4".to_owned()]));
 }
@@ -174,9 +174,9 @@ fn an_abandoned_list_changes_nothing() {
     let mut bed = Bed::new();
     bed.list(5, vec![thing("a", 1, 3)]);
     bed.reported();
-    bed.writer.begin();
-    bed.writer.listed(thing("b", 2, 4));
-    bed.writer.abandon();
+    bed.writer.begin_replace();
+    bed.writer.stage(thing("b", 2, 4));
+    bed.writer.abort();
     assert!(!bed.commit(9));
     assert_eq!((bed.reported().len(), bed.held()), (0, vec!["a1@3".to_owned()]));
 }
@@ -186,8 +186,8 @@ fn an_undecodable_item_keeps_the_state_of_our_write() {
     let mut bed = Bed::new();
     bed.list(5, vec![]);
     bed.wrote(thing("a", 1, 7));
-    bed.writer.begin();
-    bed.writer.retain(&key("a"), uid(1));
+    bed.writer.begin_replace();
+    bed.writer.keep(&key("a"), uid(1));
     bed.commit(8);
     assert_eq!((bed.in_order(), bed.store.unconfirmed()), (vec!["+a1@7".into()], 0));
     bed.list(9, vec![thing("a", 1, 7)]);

@@ -93,8 +93,8 @@ fn a_panic_of_an_index_function_affects_only_that_index() {
     }
     store.apply_response(colored("b", 2, 9, "red"));
     assert_eq!(store.len(), 2);
-    writer.begin();
-    writer.listed(colored("b", 2, 10, "blue"));
+    writer.begin_replace();
+    writer.stage(colored("b", 2, 10, "blue"));
     writer.commit(ResourceVersion::new(10));
     assert_eq!((store.len(), found()), (1, 1), "no trace of what is gone");
 }
@@ -112,8 +112,8 @@ fn no_reader_ever_sees_part_of_a_relist() {
             colored(&name, 1 + i + 1000 * (version % 2) * i.min(1), version, color)
         })
     };
-    writer.begin();
-    list(2).for_each(|thing| writer.listed(thing));
+    writer.begin_replace();
+    list(2).for_each(|thing| writer.stage(thing));
     writer.commit(ResourceVersion::new(2));
     std::thread::scope(|scope| {
         for reader in 0..3 {
@@ -147,8 +147,8 @@ fn no_reader_ever_sees_part_of_a_relist() {
             });
         }
         for version in 3..120 {
-            writer.begin();
-            list(version).for_each(|thing| writer.listed(thing));
+            writer.begin_replace();
+            list(version).for_each(|thing| writer.stage(thing));
             assert!(writer.commit(ResourceVersion::new(version)));
         }
         stop.store(true, Ordering::Relaxed);

@@ -161,7 +161,7 @@ impl StateMachineTest for Real {
             Op::Pass(time) => *now += time * MS,
             Op::ShutDown => queue.shut_down(*now),
         }
-        queue.fire(*now);
+        queue.promote_due(*now);
         real
     }
 
