@@ -65,8 +65,9 @@ impl Client {
     /// # Errors
     /// [`Error::Config`]: unusable certificates, credentials or proxy, or a plugin that fails.
     pub async fn new(config: impl Into<Config>, options: Options) -> Result<Client, Error> {
-        let config = config.into().0;
-        let address = config.cluster_url.authority().map(ToString::to_string);
+        let config = config.into();
+        let address = config.host().map(str::to_owned);
+        let config = config.0;
         let plugin = config.auth_info.exec.as_ref().and_then(|exec| exec.command.clone());
         let wire = match plugin {
             None => transport::connect(config)?,

@@ -13,8 +13,9 @@ pub struct Config(pub(super) kube::Config);
 /// Omits credentials, which a plugin's arguments and a proxy's URL can contain, too.
 impl std::fmt::Debug for Config {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let host = self.0.cluster_url.authority().map_or("", |host| host.as_str());
-        f.debug_struct("Config").field("host", &host).finish_non_exhaustive()
+        f.debug_struct("Config")
+            .field("host", &self.host().unwrap_or_default())
+            .finish_non_exhaustive()
     }
 }
 
@@ -54,12 +55,18 @@ pub async fn config(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<
         })?,
     };
     if config.proxy_url.is_none() {
-        config.proxy_url = proxy::of_environment(&config.cluster_url, proxy::variable)?;
+        config.proxy_url =
+            proxy::of_environment(&config.cluster_url, |name| std::env::var(name).ok())?;
     }
     Ok(Config(config))
 }
 
 impl Config {
+    /// Returns the host and port of the API server's URL, without a user.
+    pub(super) fn host(&self) -> Option<&str> {
+        self.0.cluster_url.authority()?.as_str().rsplit('@').next()
+    }
+
     /// Returns the namespace of the context, or of the pod; `default` if there is none.
     pub fn namespace(&self) -> &str {
         &self.0.default_namespace
@@ -109,6 +116,11 @@ async fn selected(
         }
         cluster.proxy_url.get_or_insert_with(|| NONE.to_owned());
     }
+    for auth in file.auth_infos.iter_mut().filter_map(|named| named.auth_info.as_mut()) {
+        for path in [&mut auth.token_file, &mut auth.client_certificate, &mut auth.client_key] {
+            path.take_if(|path| path.is_empty() || path.ends_with('/'));
+        }
+    }
     for context in file.contexts.iter_mut().filter_map(|named| named.context.as_mut()) {
         context.namespace.take_if(|namespace| namespace.is_empty());
     }
@@ -139,6 +151,13 @@ fn authority_file(file: &Kubeconfig, context: Option<&str>) -> Option<PathBuf> {
 
 #[allow(clippy::needless_pass_by_value)] // It is passed to `map_err`.
 fn unusable(which: &str, why: KubeconfigError) -> Error {
+    let why = match why {
+        // The complete error quotes the lines around the fault, which can contain a token.
+        KubeconfigError::Parse(error) => {
+            format!("line {} is not understood", error.location().map_or(0, |at| at.line()))
+        }
+        other => other.to_string(),
+    };
     Error::Config(format!("{which} cannot be used: {why}"))
 }
 
@@ -150,6 +169,31 @@ mod tests {
     async fn the_error_for_a_missing_kubeconfig_names_it() {
         let error = config(Some(Path::new("/no/such/file")), None).await.unwrap_err().to_string();
         assert!(error.contains("/no/such/file"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_kubeconfig_that_is_not_understood_is_not_quoted() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config");
+        let text = "apiVersion: v1\nkind: Config\nusers:\n- name: a\n  user:\n    token: hunter2\n    token: hunter3\n";
+        std::fs::write(&path, text).unwrap();
+        let error = config(Some(&path), None).await.unwrap_err().to_string();
+        assert!(error.contains("line ") && !error.contains("hunter"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn empty_names_of_credential_files_count_as_absent() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("config");
+        let text = "apiVersion: v1\nkind: Config\ncurrent-context: a\n\
+            clusters: [{name: a, cluster: {server: 'http://me:secret@a:1'}}]\n\
+            contexts: [{name: a, context: {cluster: a, user: u}}]\n\
+            users: [{name: u, user: {token: x, tokenFile: '', client-certificate: '', client-key: ''}}]\n";
+        std::fs::write(&path, text).unwrap();
+        let config = config(Some(&path), None).await.unwrap();
+        let auth = &config.0.auth_info;
+        assert_eq!([&auth.token_file, &auth.client_certificate, &auth.client_key], [&None; 3]);
+        assert_eq!(config.host(), Some("a:1"));
     }
 
     #[tokio::test]

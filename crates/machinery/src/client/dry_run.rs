@@ -113,7 +113,10 @@ impl Client {
             tries += 1;
             // A list, because a client with informers has `list` permission, but perhaps not `get`.
             let before = match key {
-                Some(key) => self.read_all(kind, &query::only(key)).await?.pop(),
+                Some(key) => {
+                    let mut all = self.read_all(kind, &query::only(key)).await?.into_iter();
+                    all.find(|object| object["metadata"]["name"] == **key.name())
+                }
                 None => None,
             };
             let answer = self.call(verb, kind, request.clone()).await?;

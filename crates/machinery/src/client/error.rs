@@ -116,7 +116,7 @@ impl Error {
             AuthError::AuthExecRun { out, .. } => {
                 format!("the credential plugin failed: {}", out.status)
             }
-            AuthError::AuthExecParse(_) => {
+            AuthError::AuthExecParse(_) | AuthError::MalformedTokenExpirationDate(_) => {
                 "the credential plugin's output is not understood".to_owned()
             }
             other => other.to_string(),

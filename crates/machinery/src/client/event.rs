@@ -5,7 +5,7 @@
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, Value};
 
 use super::error::{Error, mismatch, shape};
 use super::status::Status;
@@ -32,15 +32,12 @@ struct Bookmark {
 #[serde(rename_all = "camelCase")]
 struct BookmarkMeta {
     resource_version: String,
-    annotations: Option<BookmarkAnnotations>,
+    #[serde(default)]
+    annotations: Value,
 }
 
-#[derive(Default, Deserialize)]
-struct BookmarkAnnotations {
-    /// metav1.InitialEventsAnnotationKey.
-    #[serde(rename = "k8s.io/initial-events-end")]
-    initial_events_end: Option<String>,
-}
+/// metav1.InitialEventsAnnotationKey.
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// Decodes one frame.
 ///
@@ -51,13 +48,10 @@ pub(super) fn decode<V: DeserializeOwned>(frame: &[u8]) -> Result<WatchEvent<V>,
         Ok(Frame::Added(object)) => Ok(WatchEvent::Added(object)),
         Ok(Frame::Modified(object)) => Ok(WatchEvent::Modified(object)),
         Ok(Frame::Deleted(object)) => Ok(WatchEvent::Deleted(object)),
-        Ok(Frame::Bookmark(Bookmark { metadata })) => {
-            let annotations = metadata.annotations.unwrap_or_default();
-            Ok(WatchEvent::Bookmark {
-                version: metadata.resource_version,
-                initial_events_end: annotations.initial_events_end.as_deref() == Some("true"),
-            })
-        }
+        Ok(Frame::Bookmark(Bookmark { metadata })) => Ok(WatchEvent::Bookmark {
+            version: metadata.resource_version,
+            initial_events_end: metadata.annotations[INITIAL_EVENTS_END] == "true",
+        }),
         Ok(Frame::Error(status)) => Err(status.into_error(500, None)),
         Err(_) => match type_first(frame) {
             Some(ordered) => decode(&ordered),

@@ -86,10 +86,13 @@ impl Client {
         let (mut body, mut received) = (answer.into_body(), Received::default());
         let deadline = self.options().deadline;
         let late = |_| Error::Deadline(deadline);
+        let mut enough = GATHERED;
         while let Some(piece) = timeout(deadline, piece(&mut body)).await.map_err(late)?? {
             received.rest.extend_from_slice(&piece);
-            if received.rest.len() >= GATHERED {
+            if received.rest.len() >= enough {
                 received.take_apart(&mut each)?;
+                // Otherwise a large item would be scanned from its start with each chunk.
+                enough = (2 * received.rest.len()).clamp(GATHERED, MAX_OBJECT);
             }
         }
         received.take_apart(&mut each)?;

@@ -23,11 +23,6 @@ const EXCEPTIONS: [&str; 2] = ["no_proxy", "NO_PROXY"];
 pub(super) type Connector =
     BoxCloneSyncService<Uri, MaybeHttpsStream<TokioIo<TcpStream>>, BoxError>;
 
-/// Reads an environment variable, for [`of_environment`].
-pub(super) fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok()
-}
-
 /// Returns the environment's proxy for `server`, by the rules of curl: `HTTPS_PROXY` unless `NO_PROXY` excludes the
 /// server, both in either case. Unlike in client-go, the proxy also applies to a server on this machine.
 ///

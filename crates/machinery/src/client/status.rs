@@ -32,8 +32,12 @@ impl Status {
         let details = self.details.unwrap_or_default();
         // In Go, zero means "none".
         let in_body = details.retry_after_seconds.filter(|seconds| *seconds > 0);
-        let reason = self.reason.unwrap_or_default();
         let code = self.code.filter(|code| *code != 0).unwrap_or(http);
+        let mut reason = self.reason.unwrap_or_default();
+        // As in client-go: old aggregated servers give no reason.
+        if reason.is_empty() && code == 404 && self.kind.is_some() {
+            "NotFound".clone_into(&mut reason);
+        }
         let message = match self.message {
             Some(message) if !message.is_empty() => message,
             _ => format!("the API server responded with {code} {reason}").trim_end().to_owned(),
@@ -43,7 +47,8 @@ impl Status {
             reason,
             message,
             causes: details.causes.unwrap_or_default(),
-            retry_after: asked.or(in_body.map(Duration::from_secs)),
+            // Any longer time is a mistake, and could not be added to a clock.
+            retry_after: asked.or(in_body.map(|it| Duration::from_secs(it.min(u32::MAX.into())))),
         }
     }
 }
@@ -67,8 +72,10 @@ pub(super) fn error(code: u16, asked: Option<Duration>, body: &[u8]) -> Error {
 /// Returns Retry-After, if in seconds. The API server never sends the other form, a date, which would require
 /// synchronized clocks.
 pub(super) fn retry_after(headers: &http::HeaderMap) -> Option<Duration> {
-    let seconds = headers.get(http::header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
-    Some(Duration::from_secs(seconds))
+    let header = headers.get(http::header::RETRY_AFTER)?.to_str().ok()?;
+    // In Go, zero means "none".
+    let seconds = header.trim().parse::<u32>().ok().filter(|seconds| *seconds > 0)?;
+    Some(Duration::from_secs(seconds.into()))
 }
 
 #[cfg(test)]
@@ -114,7 +121,11 @@ mod tests {
     #[test]
     fn nulls_and_an_empty_body_are_accepted() {
         let body = br#"{"kind":"Status","code":404,"reason":null,"message":null,"details":null}"#;
-        assert_eq!(error(404, None, body).to_string(), "the API server responded with 404");
+        assert_eq!(
+            error(404, None, body).to_string(),
+            "the API server responded with 404 NotFound"
+        );
+        assert!(error(404, None, body).is_not_found() && !error(404, None, b"").is_not_found());
         assert_eq!(error(503, None, b"").code(), Some(503));
     }
 
@@ -124,6 +135,8 @@ mod tests {
         assert_eq!(retry_after(&headers), None);
         headers.insert("retry-after", "12".parse().unwrap());
         assert_eq!(retry_after(&headers), Some(Duration::from_secs(12)));
+        headers.insert("retry-after", "0".parse().unwrap());
+        assert_eq!(retry_after(&headers), None, "it requests no wait");
         headers.insert("retry-after", "Wed, 21 Oct 2026 07:28:00 GMT".parse().unwrap());
         assert_eq!(retry_after(&headers), None);
     }

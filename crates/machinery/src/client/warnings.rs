@@ -31,10 +31,11 @@ impl Warnings {
     fn fresh(&self, header: &[u8]) -> Option<Box<str>> {
         let text = text(header)?;
         let mut known = self.0.lock();
-        if known.len() >= REMEMBERED {
+        let is_new = known.insert(text.clone());
+        if known.len() > REMEMBERED {
             known.clear();
         }
-        known.insert(text.clone()).then_some(text)
+        is_new.then_some(text)
     }
 }
 

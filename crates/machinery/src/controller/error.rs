@@ -92,6 +92,12 @@ impl Class {
 }
 
 /// The error of a reconciler: a failed call, or a problem that requires manual action. It determines its retry.
+///
+/// ```
+/// # use controller_machinery::controller::Problem;
+/// let problem = Problem::terminal("ErrNoBucket", "spec.bucket is empty: name a bucket");
+/// assert_eq!(problem.reason(), Some("ErrNoBucket"));
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {

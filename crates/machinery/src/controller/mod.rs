@@ -49,10 +49,10 @@ pub trait Reconciler: Send + Sync + 'static {
 /// Next step after a successful reconcile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// Wait for the next change.
+    /// Wait for the next change. Cancels an earlier RequeueAfter and the retry of an earlier failure.
     Done,
     /// Reconcile again after this time (at least 0.1 s), even without a change. A random delay of up to a tenth of the
-    /// time, at most a minute, spreads objects that were created together.
+    /// time, at most a minute, spreads objects that were created together. Replaces an earlier RequeueAfter.
     RequeueAfter(Duration),
 }
 

@@ -143,6 +143,15 @@ impl<V: Resource> ControllerBuilder<V> {
     /// Declares that it creates objects of `C` with [`Context::ensure`]: each change of one enqueues its owner. An
     /// owner that needs a taken name is enqueued when the name becomes free. It is also enqueued when the object with
     /// that name changes and may have become adoptable ([`EnsureOptions::adopt`](super::EnsureOptions::adopt)).
+    ///
+    /// ```
+    /// # use controller_machinery::{manager::ControllerBuilder, object::Typed};
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # fn example(controller: ControllerBuilder<Typed<ConfigMap>>) {
+    /// let controller = controller.owns::<Typed<Secret>>();
+    /// # drop(controller);
+    /// # }
+    /// ```
     pub fn owns<C: Resource>(mut self) -> Self {
         if V::kind().namespaced && !C::kind().namespaced {
             let (controller, view) = (self.name, wiring::view::<C>());
@@ -245,6 +254,16 @@ impl<V: Resource> ControllerBuilder<V> {
     }
 
     /// Enqueues the keys that `keys` returns for the old and the new state of each object of `W` that changes.
+    ///
+    /// ```
+    /// # use controller_machinery::{manager::ControllerBuilder, object::{Object, Typed}};
+    /// # use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    /// # fn example(controller: ControllerBuilder<Typed<ConfigMap>>) {
+    /// // The ConfigMap of the same name.
+    /// let controller = controller.watches::<Typed<Secret>>(|secret| vec![secret.key().clone()]);
+    /// # drop(controller);
+    /// # }
+    /// ```
     pub fn watches<W: Resource>(
         self,
         keys: impl Fn(&W) -> Vec<ObjectKey> + Send + Sync + 'static,
@@ -341,6 +360,18 @@ impl<V: Resource> ControllerBuilder<V> {
     ///
     /// If an object with the finalizer stops matching the informer's selector, its cleanup does not run, and its
     /// deletion hangs until it matches again.
+    ///
+    /// ```
+    /// # use controller_machinery::{manager::ControllerBuilder, object::{Object, Typed}};
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # fn example(controller: ControllerBuilder<Typed<ConfigMap>>) {
+    /// let controller = controller.finalizer("example.com/bucket", async |config, _| {
+    ///     println!("{} goes: its bucket is deleted", config.key());
+    ///     Ok(())
+    /// });
+    /// # drop(controller);
+    /// # }
+    /// ```
     pub fn finalizer<C, F>(self, name: &'static str, cleanup: C) -> Self
     where
         C: Fn(Arc<V>, Context<V>) -> F + Send + Sync + 'static,

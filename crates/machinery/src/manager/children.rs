@@ -138,6 +138,16 @@ impl<V: Resource> Context<V> {
     /// ports are compared by their keys, and resource quantities by value. Changes by admission are recorded in an
     /// annotation and accepted.
     ///
+    /// ```
+    /// # use controller_machinery::{controller::Problem, manager::Context, object::{Object, Typed}};
+    /// # use {k8s_openapi::api::core::v1::ConfigMap, serde_json::json};
+    /// # async fn example(cx: Context<Typed<ConfigMap>>) -> Result<(), Problem> {
+    /// let desired = json!({"metadata": {"name": "settings"}, "data": {"level": "info"}});
+    /// let settings = cx.ensure::<Typed<ConfigMap>>(desired).await?;
+    /// println!("{} is as desired", settings.key());
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// - [`Problem::NotOwned`] if an object that the owner does not control has the name.
     /// - [`Problem::Terminating`] if the object with this name is being deleted, or belongs to a former owner of the
@@ -404,6 +414,14 @@ impl<V: Resource> Context<V> {
 
     /// Deletes the owned objects of view `C` that `keep` rejects, such as those with an earlier name. Objects that
     /// another controller applied stay.
+    ///
+    /// ```
+    /// # use controller_machinery::{controller::Problem, manager::Context, object::{Object, Typed}};
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # async fn example(cx: Context<Typed<ConfigMap>>) -> Result<(), Problem> {
+    /// cx.prune::<Typed<ConfigMap>>(|child| *child.key().name() == "settings").await?;
+    /// # Ok(()) }
+    /// ```
     ///
     /// # Errors
     /// If the controller does not own `C`; all errors of a delete.

@@ -59,6 +59,14 @@ impl Condition {
 
     /// Returns a condition of `object`. Keeps the transition time from `former`, the current conditions, unless the
     /// status changes. Truncates the message to 32 KiB.
+    ///
+    /// ```
+    /// # use controller_machinery::{manager::Condition, object::Object};
+    /// # fn example(site: &impl Object, former: &[Condition]) {
+    /// let ready = Condition::new(site, former, "Ready", true, "Published", "The site is published");
+    /// assert!(ready.is_true());
+    /// # }
+    /// ```
     pub fn new(
         object: &impl Object,
         former: &[Condition],

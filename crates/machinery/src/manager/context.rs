@@ -335,6 +335,18 @@ impl<V: Resource> Context<V> {
         self.publish(kind, reason, "Reconcile", note);
     }
 
+    /// Publishes an Event about another object, such as an owned one. Otherwise like [`Context::event`].
+    pub fn event_about<R: Resource>(
+        &self,
+        object: &R,
+        kind: Type,
+        reason: &'static str,
+        note: &str,
+    ) {
+        let regarding = Regarding::object(object);
+        self.controller.parts.recorder().publish(&regarding, kind, reason, "Reconcile", note);
+    }
+
     fn publish(&self, kind: Type, reason: &'static str, action: &'static str, note: &str) {
         let regarding = Regarding::object(&*self.object);
         self.controller.parts.recorder().publish(&regarding, kind, reason, action, note);

@@ -28,6 +28,14 @@ impl<V: Resource> Context<V> {
     /// the view already shows this status. Therefore, the view's `status` must contain all fields that are set here,
     /// and no fields of other controllers except complete [`Condition`](super::Condition)s.
     ///
+    /// ```
+    /// # use controller_machinery::{controller::Problem, manager::Context, object::Typed};
+    /// # use {k8s_openapi::api::core::v1::ConfigMap, serde_json::json};
+    /// # async fn example(cx: Context<Typed<ConfigMap>>) -> Result<(), Problem> {
+    /// cx.patch_status(json!({"readyReplicas": 2})).await?;
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// - A conflict if the object has changed since this reconcile read it. The next reconcile sees the change.
     /// - [`Problem::Contested`] if another program keeps writing a different status for the same spec.

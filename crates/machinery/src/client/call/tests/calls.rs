@@ -132,8 +132,7 @@ async fn each_write_of_a_dry_run_is_marked_and_reported() {
     // No gate is asked: nothing is stored.
     let (gate, dry_run) = (Arc::new(Closed), Some(reports.clone() as Arc<dyn DryRun>));
     let options = Options { gate, dry_run, ..Options::default() };
-    const ANSWER: &str =
-        r#"{"metadata":{"name":"a","resourceVersion":"5"},"size":3,"items":[{"size":2}]}"#;
+    const ANSWER: &str = r#"{"metadata":{"name":"a","resourceVersion":"5"},"size":3,"items":[{"metadata":{"name":"other"}},{"metadata":{"name":"a"}}]}"#;
     let (client, asked) = client_with(200, &[ANSWER], End::Good, options);
     let object = json!({"metadata": {}});
     let is_dry_run = || asked.lock().url.contains("dryRun=All");
