@@ -65,9 +65,6 @@ pub enum RejectionCause {
     Write,
 }
 
-/// An accepted write: the stored and the resulting object, and the response.
-type Tried = (Option<Value>, Option<Value>, Bytes);
-
 /// Attempts to get the stored and the resulting object at one version.
 const TRIES: usize = 3;
 
@@ -107,7 +104,7 @@ impl Client {
         kind: &Kind,
         key: Option<&ObjectKey>,
         request: Request<Bytes>,
-    ) -> Result<Tried, Error> {
+    ) -> Result<(Option<Value>, Option<Value>, Bytes), Error> {
         let mut tries = 0;
         loop {
             tries += 1;

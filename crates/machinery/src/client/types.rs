@@ -71,16 +71,6 @@ pub enum WatchEvent<V> {
     Undecodable(Undecodable),
 }
 
-impl<V> WatchEvent<V> {
-    /// Returns whether it is a deletion.
-    pub fn is_deletion(&self) -> bool {
-        matches!(
-            self,
-            WatchEvent::Deleted(_) | WatchEvent::Undecodable(Undecodable { deleted: true, .. })
-        )
-    }
-}
-
 /// An object that could not be decoded, with its readable metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Undecodable {

@@ -16,7 +16,7 @@ use super::limits::{
 };
 use super::position::{Position, ResourceVersionRegressed};
 use super::sink::StoreSink;
-use crate::client::{Client, Page, Scope, Watch, WatchEvent, WatchFrom};
+use crate::client::{Client, Page, Scope, Undecodable, Watch, WatchEvent, WatchFrom};
 use crate::instruments::{
     LIST_FAILURES, LIST_ITEMS, LIST_SECONDS, LISTS, SHORT_WATCHES, UNDECODABLE, WATCH_ITEMS,
     WATCH_SECONDS, WATCHES,
@@ -447,7 +447,11 @@ impl<V: Resource> Reflector<V> {
             }
         };
         open.items += 1;
-        if self.is_news(version) || event.is_deletion() {
+        let is_deletion = matches!(
+            event,
+            WatchEvent::Deleted(_) | WatchEvent::Undecodable(Undecodable { deleted: true, .. })
+        );
+        if self.is_news(version) || is_deletion {
             self.sink.apply(event);
         } else if let WatchEvent::Added(object) | WatchEvent::Modified(object) = &event
             && !self.sink.holds(object.key())

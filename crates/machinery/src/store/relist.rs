@@ -13,19 +13,14 @@ use crate::object::{KeyHasher, Object, ObjectKey, ResourceVersion, Uid};
 /// A list, from which the next content of the store is built.
 pub(super) struct Relist<V> {
     /// The objects of the list. One that the store has in the same state is the stored one.
-    next: Objects<V>,
+    pub(super) next: Objects<V>,
     /// Objects of the list that cannot be decoded.
-    kept: HashMap<ObjectKey, Uid, KeyHasher>,
+    pub(super) kept: HashMap<ObjectKey, Uid, KeyHasher>,
 }
 
 // === impl Relist ===
 
 impl<V: Object> Relist<V> {
-    /// Creates an empty list for a store with these objects.
-    pub(super) fn new(stored: &Objects<V>) -> Relist<V> {
-        Relist { next: stored.emptied(), kept: HashMap::default() }
-    }
-
     /// Adds an object of the list. The last one of a key counts.
     pub(super) fn stage(&mut self, shared: &Shared<V>, object: V) {
         let key = object.key();
@@ -33,17 +28,6 @@ impl<V: Object> Relist<V> {
         let stored = shared.objects.read().get(key).cloned();
         let stored = stored.filter(|stored| is_same_state::<V>(stored, &object));
         self.next.insert(&stored.unwrap_or_else(|| Arc::new(object)));
-    }
-
-    /// Adds an object of the list that cannot be decoded.
-    pub(super) fn keep(&mut self, key: &ObjectKey, uid: Uid) {
-        self.kept.insert(key.clone(), uid);
-    }
-
-    /// Removes the object listed under `key`, which was deleted since.
-    pub(super) fn unstage(&mut self, key: &ObjectKey) {
-        self.next.remove(key);
-        self.kept.remove(key);
     }
 
     /// Returns whether the list has `uid`, but cannot decode it.

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use hashbrown::HashMap;
+
 use super::Delta;
 use super::reader::Store;
 use super::relist::Relist;
@@ -33,12 +35,7 @@ impl<V: Object> Writer<V> {
         self.store.shared().state.lock().handler = Box::new(handler);
     }
 
-    /// Returns the version up to which the store includes all changes; unknown before the first list.
-    pub fn version(&self) -> ResourceVersion {
-        self.store.shared().state.lock().seen
-    }
-
-    /// Handles ADDED or MODIFIED. Ignores an event known not to be newer than [`Writer::version`].
+    /// Handles ADDED or MODIFIED. Ignores an event known not to be newer than the version of the store.
     ///
     /// A decoded watch event discards a list that was begun and not committed.
     pub fn apply(&mut self, object: V) {
@@ -49,7 +46,7 @@ impl<V: Object> Writer<V> {
 
     /// Handles DELETED, with the object's last state. Ignores the deletion of an older object or state than the stored
     /// one. An object without a UID means any object of its name, as some servers send only that; such an event is also
-    /// ignored if it is known not to be newer than [`Writer::version`].
+    /// ignored if it is known not to be newer than the version of the store.
     pub fn delete(&mut self, object: V) {
         self.relist = None;
         let (key, uid, version) = (object.key().clone(), object.uid(), object.meta().version);
@@ -94,7 +91,8 @@ impl<V: Object> Writer<V> {
 
     /// Begins a list, and discards what an unfinished one has staged.
     pub fn begin_replace(&mut self) {
-        self.relist = Some(Relist::new(&self.store.shared().objects.read()));
+        let next = self.store.shared().objects.read().emptied();
+        self.relist = Some(Relist { next, kept: HashMap::default() });
     }
 
     /// Adds an object of the list. The last one of a key counts.
@@ -107,14 +105,15 @@ impl<V: Object> Writer<V> {
     /// Adds an object of the list that cannot be decoded: its stored state stays.
     pub fn keep(&mut self, key: &ObjectKey, uid: Uid) {
         if let Some(relist) = &mut self.relist {
-            relist.keep(key, uid);
+            relist.kept.insert(key.clone(), uid);
         }
     }
 
     /// Removes the object listed under `key`, which was deleted since: a streaming list includes later changes.
     pub fn unstage(&mut self, key: &ObjectKey) {
         if let Some(relist) = &mut self.relist {
-            relist.unstage(key);
+            relist.next.remove(key);
+            relist.kept.remove(key);
         }
     }
 

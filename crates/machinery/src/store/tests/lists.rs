@@ -11,7 +11,7 @@ fn a_relist_of_unchanged_objects_reports_and_replaces_nothing() {
     bed.list(9, vec![thing("a", 1, 3), thing("b", 2, 5)]);
     assert!(bed.reported().is_empty());
     assert!(Arc::ptr_eq(&before, &bed.store.get(&key("a")).unwrap()));
-    assert_eq!(bed.writer.version(), ResourceVersion::new(9));
+    assert_eq!(bed.store.shared().state.lock().seen, ResourceVersion::new(9));
 }
 
 #[test]
