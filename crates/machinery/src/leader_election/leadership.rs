@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::clock::Clock;
 use crate::client::WriteGate;
+use crate::clock::since_boot;
 
 /// Relation of this process to the lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -44,13 +44,12 @@ pub struct Leadership {
 }
 
 pub(super) struct Shared {
-    clock: Arc<dyn Clock>,
-    /// End of permission by `clock`, in nanoseconds; 0 without permission. Only the elector writes it. It withdraws
+    /// End of permission by [`since_boot`], in nanoseconds; 0 without permission. Only the elector writes it. It withdraws
     /// permission before another process can acquire the lease.
     until: AtomicU64,
     /// Time limit of a write that was begun with permission.
     in_flight: Duration,
-    /// Unanswered writes can be applied until this reading of `clock`.
+    /// Unanswered writes can be applied until this reading of [`since_boot`].
     writes_until: AtomicU64,
     /// Number of times this process became the leader. The end of a suspension does not count, because no other process
     /// has led.
@@ -61,7 +60,7 @@ pub(super) struct Shared {
 // === impl Leadership ===
 
 impl Leadership {
-    pub(super) fn new(clock: Arc<dyn Clock>, in_flight: Duration) -> Leadership {
+    pub(super) fn new(in_flight: Duration) -> Leadership {
         let status = Status {
             phase: Phase::Standby,
             holder: None,
@@ -71,7 +70,7 @@ impl Leadership {
         };
         let status = watch::Sender::new(status);
         let (until, writes_until, term) = Default::default();
-        let shared = Shared { clock, until, in_flight, writes_until, term, status };
+        let shared = Shared { until, in_flight, writes_until, term, status };
         Leadership { shared: Arc::new(shared) }
     }
 
@@ -93,14 +92,14 @@ impl Leadership {
     /// Returns the remaining time of permission, if there is one.
     fn left(&self) -> Option<Duration> {
         let until = self.shared.until.load(Ordering::Acquire);
-        let left = until.checked_sub(nanoseconds(self.shared.clock.now()))?;
+        let left = until.checked_sub(nanoseconds(since_boot()))?;
         (left > 0).then_some(Duration::from_nanos(left))
     }
 
     /// Returns the time for which the API server can still apply an unanswered write.
     pub(super) fn writes_until(&self) -> Duration {
         let until = self.shared.writes_until.load(Ordering::Acquire);
-        Duration::from_nanos(until.saturating_sub(nanoseconds(self.shared.clock.now())))
+        Duration::from_nanos(until.saturating_sub(nanoseconds(since_boot())))
     }
 
     /// Returns the phase and its reasons. It can lag for a moment when permission has just ended: writes use
@@ -130,7 +129,7 @@ impl Leadership {
     /// Creates a leadership without an election: [`Leadership::permit`] decides.
     #[cfg(any(test, feature = "testing"))]
     pub fn of_tests() -> Leadership {
-        Leadership::new(Arc::new(super::Boottime), super::Config::default().in_flight)
+        Leadership::new(super::Config::default().in_flight)
     }
 
     /// Permits or forbids writes, for tests.
@@ -175,7 +174,7 @@ impl WriteGate for Leadership {
     }
 
     fn unanswered(&self) {
-        let until = self.shared.clock.now() + self.shared.in_flight;
+        let until = since_boot() + self.shared.in_flight;
         self.shared.writes_until.fetch_max(nanoseconds(until), Ordering::Release);
     }
 }
