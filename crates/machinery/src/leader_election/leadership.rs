@@ -10,10 +10,11 @@ use crate::client::WriteGate;
 use crate::clock::since_boot;
 
 /// Relation of this process to the lease.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Phase {
     /// Another process leads, or none does. This one keeps its caches warm and writes nothing.
+    #[default]
     Standby,
     /// This process leads.
     Leading,
@@ -23,7 +24,7 @@ pub enum Phase {
 }
 
 /// The phase and its reasons.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Status {
     /// Relation of this process to the lease.
     pub phase: Phase,
@@ -61,15 +62,7 @@ pub(super) struct Shared {
 
 impl Leadership {
     pub(super) fn new(in_flight: Duration) -> Leadership {
-        let status = Status {
-            phase: Phase::Standby,
-            holder: None,
-            problem: None,
-            waits: None,
-            is_known: false,
-        };
-        let status = watch::Sender::new(status);
-        let (until, writes_until, term) = Default::default();
+        let (until, writes_until, term, status) = Default::default();
         let shared = Shared { until, in_flight, writes_until, term, status };
         Leadership { shared: Arc::new(shared) }
     }
@@ -115,13 +108,6 @@ impl Leadership {
         changes
     }
 
-    /// Completes when `phase` is reached; at once if it already is.
-    pub async fn reached(&self, phase: Phase) {
-        let mut changes = self.shared.status.subscribe();
-        // `self` holds the sender, so this cannot fail.
-        drop(changes.wait_for(|status| status.phase == phase).await);
-    }
-
     pub(crate) fn permit_until(&self, until: Option<Duration>) {
         self.shared.until.store(until.map_or(0, nanoseconds), Ordering::Release);
     }
@@ -140,7 +126,7 @@ impl Leadership {
             self.begin_term();
         }
         self.permit_until(permitted.then_some(Duration::MAX));
-        self.publish(Status { phase, holder: None, problem: None, waits: None, is_known: true });
+        self.publish(Status { phase, is_known: true, ..Status::default() });
     }
 
     /// Publishes `status` and returns the previous phase.

@@ -85,7 +85,9 @@ impl Running {
     /// Returns when `phase` is reached; fails instead of waiting forever.
     async fn reached(&self, phase: Phase) {
         let limit = Duration::from_secs(600);
-        timeout(limit, self.leadership.reached(phase)).await.expect("the phase is reached");
+        let mut changes = self.leadership.changes();
+        let reached = changes.wait_for(|status| status.phase == phase);
+        timeout(limit, reached).await.expect("the phase is reached").unwrap();
     }
 }
 
