@@ -122,39 +122,8 @@ impl Shared {
 
 // === impl Type, Dropped ===
 
-impl Type {
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Type::Normal => "Normal",
-            Type::Warning => "Warning",
-        }
-    }
-}
-
-impl Dropped {
-    const ALL: [Dropped; 7] = [
-        Dropped::QueueFull,
-        Dropped::Spam,
-        Dropped::Failed,
-        Dropped::Forbidden,
-        Dropped::NotLeading,
-        Dropped::NamespaceGone,
-        Dropped::Shutdown,
-    ];
-
-    /// Returns a static word for metric labels.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Dropped::QueueFull => "QueueFull",
-            Dropped::Spam => "Spam",
-            Dropped::Failed => "Failed",
-            Dropped::Forbidden => "Forbidden",
-            Dropped::NotLeading => "NotLeading",
-            Dropped::NamespaceGone => "NamespaceGone",
-            Dropped::Shutdown => "Shutdown",
-        }
-    }
-}
+words!(Type: Normal, Warning);
+words!(Dropped: QueueFull, Spam, Failed, Forbidden, NotLeading, NamespaceGone, Shutdown);
 
 // === impl Regarding ===
 
