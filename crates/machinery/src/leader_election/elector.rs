@@ -1,6 +1,6 @@
 //! The elector, which executes the candidate's decisions.
 
-use std::future::Future;
+use std::future::{Future, pending};
 use std::time::Duration;
 
 use fastrand::Rng;
@@ -83,6 +83,12 @@ impl Elector {
     }
 
     pub(super) async fn run_with(mut self, api: &impl Api, stop: impl Future<Output = ()> + Send) {
+        self.elect(api, stop).await;
+        self.give_up(api).await;
+    }
+
+    /// Executes steps until `stop`, or until the lease was released.
+    async fn elect(&mut self, api: &impl Api, stop: impl Future<Output = ()> + Send) {
         let mut stop = std::pin::pin!(stop);
         loop {
             match self.candidate.next(since_boot(), now()) {
@@ -103,7 +109,6 @@ impl Elector {
             }
             self.publish();
         }
-        self.give_up(api).await;
     }
 
     /// Sends a request with its deadline. Publishes the end of permission in the meantime.
@@ -179,7 +184,7 @@ impl Elector {
         };
         let holder = self.candidate.holder().map(str::to_owned);
         let now = since_boot();
-        let ends = Some(self.candidate.not_before()).filter(|ends| !permitted && *ends > now);
+        let ends = Some(self.candidate.not_before).filter(|ends| !permitted && *ends > now);
         if self.waits != ends {
             self.waits = ends;
             if let Some(ends) = ends {
@@ -196,7 +201,7 @@ impl Elector {
         match phase {
             _ if before == phase => {}
             Phase::Leading => tracing::info!(%lease, "This process leads"),
-            Phase::Suspended if before == Phase::Leading && !self.candidate.is_giving_up() => {
+            Phase::Suspended if before == Phase::Leading && !self.candidate.giving_up => {
                 tracing::warn!(
                     %lease,
                     "The lease was not renewed in time: nothing is written until it is, or another process leads"
@@ -217,19 +222,7 @@ impl Elector {
         self.leadership.permit_until(None);
         self.publish();
         sleep(self.leadership.writes_until()).await;
-        let giving_up = async {
-            loop {
-                match self.candidate.next(since_boot(), now()) {
-                    Step::Done => break,
-                    Step::Wait(time) => sleep(time).await,
-                    step => {
-                        let (answer, error) = self.ask(api, &step).await;
-                        self.answered(answer, error);
-                    }
-                }
-            }
-        };
-        if timeout(GIVE_UP, giving_up).await.is_err() {
+        if timeout(GIVE_UP, self.elect(api, pending())).await.is_err() {
             tracing::debug!(lease = %self.lease, "Could not give the lease up; it will expire");
         }
         self.publish();

@@ -42,7 +42,7 @@ impl Api for Arc<Server> {
             sleep(slow).await;
         }
         if *self.unreachable.lock() {
-            std::future::pending::<()>().await;
+            pending::<()>().await;
         }
         if let Some(answer) = self.instead.lock().pop_front() {
             return (answer, None);
