@@ -80,10 +80,11 @@ impl Run {
     fn take(&mut self) -> bool {
         let Some(taken) = self.queue.get().now_or_never() else { return false };
         let taken = taken.expect("it was not shut down");
-        assert!(self.held.iter().all(|held| **held != *taken), "{:?} is in process twice", *taken);
-        if !self.owed.remove(&*taken) {
-            let wishes = self.later.get_mut(&*taken).filter(|wishes| **wishes > 0);
-            *wishes.unwrap_or_else(|| panic!("{:?} was not asked for", *taken)) -= 1;
+        let key = taken.key();
+        assert!(self.held.iter().all(|held| held.key() != key), "{key:?} is in process twice");
+        if !self.owed.remove(key) {
+            let wishes = self.later.get_mut(key).filter(|wishes| **wishes > 0);
+            *wishes.unwrap_or_else(|| panic!("{key:?} was not asked for")) -= 1;
         }
         self.held.push(taken);
         true

@@ -23,7 +23,8 @@ pub fn now() -> Timestamp {
     Timestamp::now()
 }
 
-/// Returns the time since the machine was started, including the time in which it was suspended.
+/// Returns the time since the machine was started, including the time in which it was suspended: CLOCK_BOOTTIME, on
+/// macOS CLOCK_MONOTONIC. `Instant` stops during suspension on both.
 pub(crate) fn since_boot() -> Duration {
     #[cfg(any(test, feature = "testing"))]
     if let Some(booted) = simulated::BOOTED.get() {
@@ -40,7 +41,13 @@ pub(crate) fn simulate(begin: Timestamp) {
     let now = tokio::time::Instant::now();
     simulated::BEGIN.set(Some((begin, now)));
     // It never goes back.
-    simulated::BOOTED.set(simulated::BOOTED.get().or(Some(now)));
+    simulated::BOOTED.set(Some(simulated::BOOTED.get().map_or(now, |booted| booted.min(now))));
+}
+
+/// Suspends the machine of this thread for `time`: only [`since_boot`] goes on.
+#[cfg(test)]
+pub(crate) fn suspend(time: Duration) {
+    simulated::BOOTED.set(simulated::BOOTED.get().map(|booted| booted - time));
 }
 
 #[cfg(any(test, feature = "testing"))]

@@ -16,7 +16,7 @@ use std::sync::OnceLock;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
     name: &'static str,
-    group: &'static str,
+    pub(crate) group: &'static str,
     pub(crate) version: &'static str,
     hints: Hints,
 }
@@ -55,11 +55,6 @@ impl Identity {
     /// Returns the name, which is also the field manager of writes.
     pub const fn name(&self) -> &'static str {
         self.name
-    }
-
-    /// Returns the group.
-    pub(crate) const fn group(&self) -> &'static str {
-        self.group
     }
 
     /// Returns the `User-Agent` of every request: `name/version`, in visible ASCII.

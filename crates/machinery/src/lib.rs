@@ -24,6 +24,23 @@ macro_rules! opaque {
     };
 }
 
+/// Gives an enum a list of its values, and a static word for each.
+macro_rules! words {
+    ($type:ident: $($value:ident),+) => {
+        impl $type {
+            /// All values.
+            pub const ALL: &[$type] = &[$($type::$value),+];
+
+            /// Returns the name of the value, used in metric labels and Events.
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $($type::$value => stringify!($value)),+
+                }
+            }
+        }
+    };
+}
+
 // The program, its time, objects, and shutdown.
 pub mod identity;
 pub mod clock;

@@ -30,22 +30,13 @@ pub fn for_owner<V: Object>(
     handle: Handle,
     kind: Kind,
 ) -> impl Fn(&Delta<V>, bool) + Send + Sync + 'static {
-    for_sides(handle, move |object| owner(&kind, object))
+    for_mapped(handle, move |object| owner(&kind, object))
 }
 
-/// Enqueues the keys that `keys` returns for the new and the old state of the object. `keys` can read stores, for
-/// example through an index. It is called while the change is being reported: it must neither block nor write to a
-/// store.
-pub fn for_mapped<V: Object>(
-    handle: Handle,
-    keys: impl Fn(&V) -> Vec<ObjectKey> + Send + Sync + 'static,
-) -> impl Fn(&Delta<V>, bool) + Send + Sync + 'static {
-    for_sides(handle, keys)
-}
-
-/// Enqueues the keys of the new and the old state. The same keys are added once: added twice, one that a worker has
-/// already taken would run twice.
-fn for_sides<V: Object, K: PartialEq>(
+/// Enqueues the keys, for example a `Vec` of them, that `keys` returns for the new and the old state of the object.
+/// `keys` can read stores, for example through an index. It is called while the change is being reported: it must
+/// neither block nor write to a store.
+pub fn for_mapped<V: Object, K: PartialEq>(
     handle: Handle,
     keys: impl Fn(&V) -> K + Send + Sync + 'static,
 ) -> impl Fn(&Delta<V>, bool) + Send + Sync + 'static
@@ -57,6 +48,7 @@ where
         let now = keys(delta.object());
         if let Delta::Updated { old, .. } = delta
             && let before = keys(old)
+            // Added twice, a key that a worker has already taken would run twice.
             && before != now
         {
             (&before).into_iter().for_each(add);
@@ -164,7 +156,7 @@ mod tests {
         writer.apply(Thing { meta: user });
         let keys = move |used: &Thing| {
             let users = users.by_index("uses", used.meta.key.name()).expect("it has this index");
-            users.iter().map(|user| user.meta.key.clone()).collect()
+            users.iter().map(|user| user.meta.key.clone()).collect::<Vec<_>>()
         };
         let handle = Handle::new(WorkQueue::new());
         for_mapped(handle.clone(), keys)(&Delta::Added(child(None)), false);
@@ -219,7 +211,7 @@ mod tests {
         let keys = |thing: &Thing| {
             let owner =
                 thing.meta.owner.as_ref().map(|owner| thing.meta.key.sibling(owner.name.clone()));
-            owner.into_iter().chain([thing.meta.key.clone()]).collect()
+            owner.into_iter().chain([thing.meta.key.clone()]).collect::<Vec<_>>()
         };
         let delta = Delta::Updated {
             old: child(Some(("v1", "Node", "before"))),

@@ -35,6 +35,8 @@ pub enum Class {
     Terminal,
 }
 
+words!(Class: Transient, Conflict, Forbidden, Waiting, NotServed, Terminal);
+
 impl Class {
     /// Returns the class of a failed call to the API server.
     pub fn of(error: &client::Error) -> Class {
@@ -65,28 +67,6 @@ impl Class {
             Class::Waiting => 1,
             Class::Forbidden | Class::NotServed => 2,
             Class::Terminal => 3,
-        }
-    }
-
-    /// All classes.
-    pub const ALL: [Class; 6] = [
-        Class::Transient,
-        Class::Conflict,
-        Class::Forbidden,
-        Class::Waiting,
-        Class::NotServed,
-        Class::Terminal,
-    ];
-
-    /// Returns a static word, used as metric label and Event reason.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Class::Transient => "Transient",
-            Class::Conflict => "Conflict",
-            Class::Forbidden => "Forbidden",
-            Class::Waiting => "Waiting",
-            Class::NotServed => "NotServed",
-            Class::Terminal => "Terminal",
         }
     }
 }

@@ -12,11 +12,12 @@ use futures::future::{BoxFuture, join_all, select_all};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
-use super::worker::{Chain, message};
+use super::worker::Chain;
 use super::{Controller, Reconciler};
 use crate::client::one_line;
-use crate::informer::{Builder, Informer};
+use crate::informer::{Builder, Informer, message};
 use crate::object::Resource;
 use crate::shutdown::Shutdown;
 
@@ -50,9 +51,13 @@ pub struct Program {
     informers: Vec<Task>,
     tasks: Vec<Task>,
     outer_tasks: Vec<Task>,
-    controllers: Vec<(&'static str, Work)>,
+    controllers: Vec<Task>,
+    /// Names of the controllers.
+    names: Vec<&'static str>,
     /// One per informer.
-    synced: Vec<Ready>,
+    synced: Vec<BoxFuture<'static, ()>>,
+    /// Cancelled when all informers have synced.
+    ready: CancellationToken,
 }
 
 /// Reason why a [`Program`] ended before its shutdown.
@@ -88,10 +93,6 @@ pub struct ExitError(String);
 
 /// A task that runs until its stop is requested, with its name.
 type Task = (String, Box<dyn FnOnce(Shutdown) -> BoxFuture<'static, Result<(), String>> + Send>);
-/// The run of a controller, from when it is ready until its stop is requested.
-type Work = Box<dyn FnOnce(Ready, Shutdown) -> BoxFuture<'static, ()> + Send>;
-/// Completes when reconciles can begin.
-type Ready = BoxFuture<'static, ()>;
 
 /// Running tasks that end together when `stop` is requested.
 struct Stage {
@@ -125,19 +126,14 @@ impl Program {
 
     /// Adds a controller, which starts when all informers have synced.
     pub fn controller<R: Reconciler>(self, controller: Controller<R>) -> Program {
-        let (mut this, name) = (self, controller.name());
-        let work = |ready, stop: Shutdown| {
-            async move {
-                tokio::select! {
-                    biased;
-                    () = stop.requested() => {}
-                    () = ready => drop(controller.run(stop.requested()).await),
-                }
+        let ready = self.ready.clone();
+        self.controller_run(controller.name(), |stop| async move {
+            tokio::select! {
+                biased;
+                () = stop.requested() => {}
+                () = ready.cancelled() => drop(controller.run(stop.requested()).await),
             }
-            .boxed()
-        };
-        this.controllers.push((name, Box::new(work)));
-        this
+        })
     }
 
     /// Adds a controller that `run` starts, for example when its own views have synced: it works even if another
@@ -150,7 +146,9 @@ impl Program {
     where
         T: Future<Output = ()> + Send + 'static,
     {
-        self.controllers.push((name, Box::new(|_, stop| run(stop).boxed())));
+        self.names.push(name);
+        let task = Box::new(|stop| run(stop).map(Ok).boxed());
+        self.controllers.push((format!("the controller of {name}"), task));
         self
     }
 
@@ -191,13 +189,7 @@ impl Program {
     pub async fn run(self, shutdown: Shutdown) -> Result<(), ProgramError> {
         self.check_names()?;
         let _pulse = pulse();
-        let all_synced = join_all(self.synced).map(drop).shared();
-        let controllers = self.controllers.into_iter().map(|(name, work)| -> Task {
-            let ready = all_synced.clone().boxed();
-            let task = |stop| work(ready, stop).map(Ok).boxed();
-            (format!("the controller of {name}"), Box::new(task))
-        });
-        let mut controllers = Stage::start(controllers, shutdown.clone());
+        let mut controllers = Stage::start(self.controllers, shutdown.clone());
         let mut others: Vec<Stage> =
             self.tasks.into_iter().map(|task| Stage::start([task], Shutdown::manual())).collect();
         others.push(Stage::start(self.informers, Shutdown::manual()));
@@ -205,7 +197,8 @@ impl Program {
 
         let announce = async {
             // Each in all namespaces that it can list, at least one.
-            all_synced.clone().await;
+            join_all(self.synced).await;
+            self.ready.cancel();
             tracing::info!("Ready to work: all informers are synced");
             std::future::pending::<Infallible>().await
         };
@@ -231,8 +224,8 @@ impl Program {
 impl Program {
     fn check_names(&self) -> Result<(), ProgramError> {
         let mut names = HashSet::new();
-        match self.controllers.iter().find(|(name, ..)| !names.insert(*name)) {
-            Some((name, ..)) => Err(ProgramError::SameName(name)),
+        match self.names.iter().find(|name| !names.insert(**name)) {
+            Some(name) => Err(ProgramError::SameName(name)),
             None => Ok(()),
         }
     }

@@ -46,10 +46,7 @@ pub struct Options {
 pub type Finished = Arc<dyn Fn(&'static str, &ObjectKey, Outcome) + Send + Sync>;
 
 /// A controller, which runs a reconciler over the keys of a queue.
-pub struct Controller<R> {
-    core: Arc<Core<R>>,
-    options: Options,
-}
+pub struct Controller<R>(Arc<Core<R>>);
 
 /// The reason why a run of a controller ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,28 +102,25 @@ impl<R: Reconciler> Controller<R> {
     /// Creates a controller that is not running yet. Its queue already accepts keys. `name` is a label in metrics and
     /// logs.
     pub fn new(name: &'static str, reconciler: R, options: Options) -> Controller<R> {
-        let core = Core {
+        Controller(Arc::new(Core {
             name,
             reconciler,
             queue: WorkQueue::with_workers(name, options.workers, options.limits),
-            deadline: options.deadline,
-            retries: options.retries,
-            finished: options.finished.clone(),
+            options,
             failing: Arc::default(),
             reconciles: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
-        };
-        Controller { core: Arc::new(core), options }
+        }))
     }
 
     /// Returns its name in metrics and logs.
     pub fn name(&self) -> &'static str {
-        self.core.name
+        self.0.name
     }
 
     /// Returns its handle.
     pub fn handle(&self) -> Handle {
-        let Core { queue, failing, .. } = &*self.core;
+        let Core { queue, failing, .. } = &*self.0;
         Handle { queue: queue.clone(), failing: failing.clone() }
     }
 
@@ -142,14 +136,14 @@ impl<R: Reconciler> Controller<R> {
 
     /// Empties the queue, and accepts keys again. No reconcile may run.
     pub(crate) fn restart(&self) {
-        *self.core.failing.lock() = Failing::default();
-        self.core.queue.restart();
+        *self.0.failing.lock() = Failing::default();
+        self.0.queue.restart();
     }
 
     /// Runs until `end` completes.
     pub(crate) async fn run_until(&self, end: impl Future<Output = End>) -> Summary {
         let handle = self.handle();
-        let (core, options) = (&self.core, &self.options);
+        let (core, options) = (&self.0, &self.0.options);
         let name = core.name;
         export(name, options.workers.max(1));
         let mut workers = JoinSet::new();

@@ -13,8 +13,9 @@ use tokio::time::Instant;
 use tracing::field::Empty;
 use tracing::{Instrument, Level, Span};
 
-use super::policy::{Failing, FailureStreak, Retries, level};
-use super::{Action, Class, Finished, Outcome, Problem, Reconciler};
+use super::policy::{Failing, FailureStreak, level};
+use super::{Action, Class, Options, Outcome, Problem, Reconciler};
+use crate::informer::message;
 use crate::instruments::{
     ACTIVE_WORKERS, DROPPED, FAILURES, PANICS, RECONCILE_ERRORS, RECONCILE_SECONDS, RECONCILES,
     TERMINAL_ERRORS, TIMEOUTS, WORKERS,
@@ -34,9 +35,7 @@ pub(super) struct Core<R> {
     pub(super) name: &'static str,
     pub(super) reconciler: R,
     pub(super) queue: WorkQueue<ObjectKey>,
-    pub(super) deadline: Duration,
-    pub(super) retries: Retries,
-    pub(super) finished: Option<Finished>,
+    pub(super) options: Options,
     /// Keys whose last reconcile failed.
     pub(super) failing: Arc<Mutex<Failing>>,
     pub(super) reconciles: AtomicU64,
@@ -93,8 +92,9 @@ impl<R: Reconciler> Core<R> {
         ACTIVE_WORKERS.with([self.name]).inc();
         // `catch_unwind` encloses the timeout because a reconcile can also panic while it is dropped. After a panic, only
         // the message is used.
-        let bounded =
-            async { tokio::time::timeout(self.deadline, self.reconciler.reconcile(key)).await };
+        let bounded = async {
+            tokio::time::timeout(self.options.deadline, self.reconciler.reconcile(key)).await
+        };
         let ended = AssertUnwindSafe(bounded).catch_unwind().await;
         // The methods of an error can panic.
         let concluded = catch_unwind(AssertUnwindSafe(|| match ended {
@@ -104,7 +104,7 @@ impl<R: Reconciler> Core<R> {
                 Outcome::Failed(problem.class())
             }
             Ok(Err(_)) => {
-                let why = format!("a reconcile did not end within {:?}", self.deadline);
+                let why = format!("a reconcile did not end within {:?}", self.options.deadline);
                 let problem = Problem::transient("ErrTimedOut", why);
                 self.failed(key, pass.began, &problem, None);
                 Outcome::TimedOut
@@ -142,7 +142,8 @@ impl<R: Reconciler> Core<R> {
     /// level of the class.
     fn failed(&self, key: &ObjectKey, began: Instant, problem: &Problem, loudness: Option<Level>) {
         let class = problem.class();
-        let asked = problem.retry_after().map(|asked| asked.min(self.retries.retry_after_max));
+        let asked =
+            problem.retry_after().map(|asked| asked.min(self.options.retries.retry_after_max));
         let row = {
             let mut failing = self.failing.lock();
             let (before, names, now) = (failing.get(key), problem.waits_for(), Instant::now());
@@ -152,7 +153,7 @@ impl<R: Reconciler> Core<R> {
             }
             row
         };
-        let retry_in = self.retries.of(&row).map(|retry| {
+        let retry_in = self.options.retries.of(&row).map(|retry| {
             let backoff = problem.retry_in().map_or(retry.backoff, Backoff::always);
             self.queue.add_rate_limited(key, Retry { backoff, ..retry })
         });
@@ -183,7 +184,8 @@ impl<R: Reconciler> Drop for Pass<'_, R> {
         let counter = match self.outcome {
             Outcome::Dropped => {
                 // After shutdown, the queue ignores this. Otherwise, the worker itself was dropped.
-                let retry = Retry { backoff: self.core.retries.transient, ..Retry::default() };
+                let retry =
+                    Retry { backoff: self.core.options.retries.transient, ..Retry::default() };
                 self.core.queue.add_rate_limited(self.key, retry);
                 &self.core.dropped
             }
@@ -192,7 +194,7 @@ impl<R: Reconciler> Drop for Pass<'_, R> {
         counter.fetch_add(1, Ordering::Relaxed);
         record(self.outcome);
         count(self.core.name, self.outcome, self.began.elapsed());
-        if let Some(finished) = &self.core.finished {
+        if let Some(finished) = &self.core.options.finished {
             // A panic would end the worker.
             let finished = || finished(self.core.name, self.key, self.outcome);
             drop(catch_unwind(AssertUnwindSafe(finished)));
@@ -273,13 +275,6 @@ impl fmt::Display for Chain<'_> {
         }
         Ok(())
     }
-}
-
-/// Returns the message of a panic.
-pub(super) fn message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("no message").to_owned()
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::correlate::{Correlator, Group, Verdict};
+use super::correlate::{Correlator, Verdict};
 use super::text;
 use crate::clock;
 use crate::identity::Identity;
@@ -62,8 +62,8 @@ pub enum Dropped {
     Shutdown,
 }
 
-/// One Event waiting to be written, for tests of code that publishes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// What was published, without the time. Equal occurrences are one Event for a while.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Occurrence {
     /// The controller.
     pub controller: &'static str,
@@ -76,7 +76,7 @@ pub struct Occurrence {
     /// The action that was taken.
     pub action: &'static str,
     /// The note, as it will be sent.
-    pub note: Arc<str>,
+    pub note: String,
 }
 
 /// Shared by every recorder and the sink.
@@ -122,39 +122,8 @@ impl Shared {
 
 // === impl Type, Dropped ===
 
-impl Type {
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Type::Normal => "Normal",
-            Type::Warning => "Warning",
-        }
-    }
-}
-
-impl Dropped {
-    const ALL: [Dropped; 7] = [
-        Dropped::QueueFull,
-        Dropped::Spam,
-        Dropped::Failed,
-        Dropped::Forbidden,
-        Dropped::NotLeading,
-        Dropped::NamespaceGone,
-        Dropped::Shutdown,
-    ];
-
-    /// Returns a static word for metric labels.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Dropped::QueueFull => "QueueFull",
-            Dropped::Spam => "Spam",
-            Dropped::Failed => "Failed",
-            Dropped::Forbidden => "Forbidden",
-            Dropped::NotLeading => "NotLeading",
-            Dropped::NamespaceGone => "NamespaceGone",
-            Dropped::Shutdown => "Shutdown",
-        }
-    }
-}
+words!(Type: Normal, Warning);
+words!(Dropped: QueueFull, Spam, Failed, Forbidden, NotLeading, NamespaceGone, Shutdown);
 
 // === impl Regarding ===
 
@@ -190,42 +159,28 @@ impl Recorder {
         note: &str,
     ) {
         debug_assert!(is_word(reason) && is_word(action), "{reason:?}, {action:?}");
-        let group = Group {
-            controller: self.controller,
-            regarding: regarding.clone(),
-            kind,
-            reason,
-            action,
-        };
+        let (controller, regarding) = (self.controller, regarding.clone());
         let note = text::note(note);
+        let said = Occurrence { controller, regarding, kind, reason, action, note };
         let verdict = match &mut *self.shared.correlator.lock() {
-            Some(open) => open.observe(group, &note, Instant::now(), clock::now()),
+            Some(open) => open.observe(said, Instant::now(), clock::now()),
             None => Verdict::Dropped(Dropped::Shutdown),
         };
         match verdict {
             Verdict::New => {
-                EVENTS_PUBLISHED.with([self.controller, kind.as_str(), reason]).inc();
+                EVENTS_PUBLISHED.with([controller, kind.as_str(), reason]).inc();
+                self.shared.wake.notify_one();
             }
-            Verdict::Repeated => return,
-            Verdict::Dropped(why) => return self.shared.dropped(why),
+            Verdict::Repeated => {}
+            Verdict::Dropped(why) => self.shared.dropped(why),
         }
-        self.shared.wake.notify_one();
     }
 
-    /// Returns the Events that wait to be written, oldest first. Without a running sink, these are all.
+    /// Returns the Events that wait to be written, oldest first, for tests of code that publishes. Without a running
+    /// sink, these are all.
     pub fn waiting(&self) -> Vec<Occurrence> {
         let correlator = self.shared.correlator.lock();
-        let waiting = correlator.iter().flat_map(Correlator::waiting);
-        waiting
-            .map(|said| Occurrence {
-                controller: said.group.controller,
-                regarding: said.group.regarding.clone(),
-                kind: said.group.kind,
-                reason: said.group.reason,
-                action: said.group.action,
-                note: said.note.clone(),
-            })
-            .collect()
+        correlator.iter().flat_map(Correlator::waiting).map(|said| (**said).clone()).collect()
     }
 }
 

@@ -1,6 +1,5 @@
 //! The sink, which writes waiting Events.
 
-use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,12 +8,11 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep};
 
-use super::correlate::{Job, Said};
-use super::recorder::{Dropped, Shared};
+use super::correlate::{Correlator, Job};
+use super::recorder::{Dropped, Occurrence, Shared};
 use super::wire::{self, Written};
-use super::{FLUSH, TRIES, WRITERS, WRITERS_OF_ONE};
+use super::{FLUSH, TRIES};
 use crate::client::{Client, Error};
-use crate::object::InternedStr;
 
 /// Pause before the second attempt; doubled before the third.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -42,7 +40,7 @@ impl Api for Client {
 }
 
 /// A write that has ended.
-type Ended = (Arc<Said>, Result<(), (Dropped, Error)>);
+type Ended = (Arc<Occurrence>, Result<(), (Dropped, Error)>);
 
 /// Meaning of an error.
 enum Meaning {
@@ -70,14 +68,11 @@ impl Sink {
     async fn run_with(self, api: &impl Api, stop: impl Future<Output = ()> + Send) {
         let Sink { shared, mut forbidden } = self;
         let mut under_way = FuturesUnordered::new();
-        let mut by_namespace: HashMap<InternedStr, usize> = HashMap::new();
         let (mut stop, mut end) = (std::pin::pin!(stop), std::pin::pin!(sleep(FLUSH)));
         let mut stopping = false;
+        let take = || shared.correlator.lock().as_mut().and_then(Correlator::take);
         loop {
-            while under_way.len() < WRITERS
-                && let Some(job) = take(&shared, &by_namespace)
-            {
-                *by_namespace.entry(job.said.namespace().clone()).or_default() += 1;
+            while let Some(job) = take() {
                 under_way.push(write(api, job, &shared));
             }
             if stopping && under_way.is_empty() {
@@ -90,25 +85,13 @@ impl Sink {
                     end.as_mut().reset(Instant::now() + FLUSH);
                 }
                 () = &mut end, if stopping => break,
-                Some(ended) = under_way.next() => {
-                    if let Some(count) = by_namespace.get_mut(ended.0.namespace()) {
-                        *count -= 1;
-                    }
-                    by_namespace.retain(|_, count| *count > 0);
-                    finish(&shared, &mut forbidden, ended);
-                }
+                Some(ended) = under_way.next() => finish(&shared, &mut forbidden, ended),
                 () = shared.wake.notified() => {}
             }
         }
         drop(under_way);
         close(&shared);
     }
-}
-
-/// Returns the first write whose namespace has a free writer.
-fn take(shared: &Shared, under_way: &HashMap<InternedStr, usize>) -> Option<Job> {
-    let may = |name: &InternedStr| under_way.get(name).is_none_or(|n| *n < WRITERS_OF_ONE);
-    shared.correlator.lock().as_mut()?.take(may)
 }
 
 /// Repeats a write until its outcome is known.
@@ -159,8 +142,8 @@ fn finish(shared: &Shared, forbidden: &mut bool, (said, result): Ended) {
         Err((why, error)) => {
             shared.dropped(why);
             if why != Dropped::Forbidden {
-                tracing::debug!(?why, %error, regarding = %said.group.regarding.key,
-                    reason = said.group.reason, "Event not written");
+                tracing::debug!(?why, %error, regarding = %said.regarding.key,
+                    reason = said.reason, "Event not written");
             } else if !std::mem::replace(forbidden, true) {
                 tracing::error!(%error, "Cannot write Events: {}", shared.program.remedies().rights);
             }

@@ -45,7 +45,7 @@ fn harmless(text: &str, limit: usize) -> String {
 /// distinguishes processes. The same arguments give the same name, so a create can be repeated.
 pub(super) fn name(regarding: &str, instance: u32, stamp: u64) -> String {
     // The name of an object is not always a DNS subdomain: `system:node`, `Upper`.
-    let mut name: String = regarding
+    let name: String = regarding
         .chars()
         .take(NAME - SUFFIX)
         .map(|c| match c.to_ascii_lowercase() {
@@ -53,9 +53,6 @@ pub(super) fn name(regarding: &str, instance: u32, stamp: u64) -> String {
             _ => '-',
         })
         .collect();
-    while name.ends_with(['-', '.']) {
-        name.pop();
-    }
     // A subdomain has no empty part between two dots, and no part that begins or ends with a dash.
     let mut name = name
         .split('.')

@@ -48,26 +48,26 @@ struct Reference<'a> {
 /// Returns the key of the Event of `job`: in the object's namespace, or in `default` for a cluster-scoped object (the
 /// API server requires `default` or `kube-system`).
 pub(super) fn key(job: &Job) -> ObjectKey {
-    let namespace = job.said.group.regarding.key.namespace();
+    let namespace = job.said.regarding.key.namespace();
     let namespace = if namespace.is_empty() { "default" } else { namespace };
     ObjectKey::new(namespace, &job.name)
 }
 
 /// Returns the Event of `job`, to be created.
 pub(super) fn body<'a>(job: &'a Job, program: &Identity, instance: &'a str) -> Body<'a> {
-    let group = &job.said.group;
-    let Regarding { api_version, kind, key: about, uid } = &group.regarding;
+    let said = &job.said;
+    let Regarding { api_version, kind, key: about, uid } = &said.regarding;
     Body {
         api_version: "events.k8s.io/v1",
         kind: "Event",
         metadata: Meta::named(key(job)),
         event_time: micro_time(job.at),
-        reporting_controller: program.event_source(group.controller),
+        reporting_controller: program.event_source(said.controller),
         reporting_instance: instance,
-        r#type: group.kind.as_str(),
-        reason: group.reason,
-        action: group.action,
-        note: &job.said.note,
+        r#type: said.kind.as_str(),
+        reason: said.reason,
+        action: said.action,
+        note: &said.note,
         regarding: Reference {
             api_version,
             kind,

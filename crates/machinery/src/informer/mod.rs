@@ -21,4 +21,5 @@ mod run;
 pub mod predicate;
 
 pub use builder::Builder;
+pub(crate) use handlers::message;
 pub use run::{BuildError, Error, Informer};

@@ -76,12 +76,14 @@ pub(super) struct Candidate {
     /// The last Lease, and its validity without changes. If the Lease is deleted and recreated, the old holder may
     /// still be writing, so this process does not lead before `not_before`.
     known: Option<(Uid, Duration)>,
-    not_before: Duration,
+    /// The end of that time. It can be in the past.
+    pub(super) not_before: Duration,
     /// The newest known version.
     newest: ResourceVersion,
     /// The time of the next step.
     due: Duration,
-    giving_up: bool,
+    /// True if the candidate only tries to release the lease.
+    pub(super) giving_up: bool,
     rng: Rng,
 }
 
@@ -158,21 +160,11 @@ impl Candidate {
         }
     }
 
-    /// Returns the end of the time in which the holder of a former Lease can still write. It can be in the past.
-    pub(super) fn not_before(&self) -> Duration {
-        self.not_before
-    }
-
     /// Withdraws permission at once. From now on, the candidate only tries to release the lease.
     pub(super) fn give_up(&mut self, now: Duration) {
         self.giving_up = true;
         self.until = None;
         self.due = now;
-    }
-
-    /// Returns whether the candidate is releasing the lease.
-    pub(super) fn is_giving_up(&self) -> bool {
-        self.giving_up
     }
 
     /// Returns the next step at `now`. A request is sent after this call, so not before `now`. `wall` is written into
@@ -182,19 +174,20 @@ impl Candidate {
             return Step::Wait(self.due - now);
         }
         let step = self.choose(now, wall);
-        match &step {
-            Step::Read => self.asked = Some((Asked::Read, now)),
-            Step::Create(_) => self.asked = Some((Asked::Create, now)),
+        let asked = match &step {
+            Step::Wait(_) | Step::Done => return step,
+            Step::Read => Asked::Read,
+            Step::Create(_) => Asked::Create,
             Step::Update(record, at) => {
-                self.asked = Some((Asked::Update, now));
                 if self.unanswered.len() == REMEMBERED {
                     self.unanswered.remove(0);
                 }
                 let (record, at, newest) = (record.clone(), *at, self.newest);
                 self.unanswered.push(Unanswered { record, at, newest, sent: now });
+                Asked::Update
             }
-            Step::Wait(_) | Step::Done => {}
-        }
+        };
+        self.asked = Some((asked, now));
         step
     }
 
@@ -217,8 +210,7 @@ impl Candidate {
     fn choose(&self, now: Duration, wall: Timestamp) -> Step {
         let lease = self.config.lease_duration;
         match &self.seen {
-            Seen::Nothing => Step::Read,
-            Seen::Lease { stale: true, .. } => Step::Read,
+            Seen::Nothing | Seen::Lease { stale: true, .. } => Step::Read,
             Seen::Lease { record, version, since, .. } => {
                 let claim = decide(record, &self.me, *since, now, lease);
                 match (claim, self.giving_up) {
@@ -365,16 +357,10 @@ impl Candidate {
         if let Some((known, theirs)) = self.known
             && (known != uid || is_given)
         {
-            self.wait_for_former(theirs, now);
+            let wait = theirs.clamp(own, own * LONGEST_WAIT);
+            self.not_before = self.not_before.max(now + wait);
         }
         self.known = Some((uid, record.duration(own)));
-    }
-
-    /// Waits for the holder of a Lease deleted by `now`.
-    fn wait_for_former(&mut self, theirs: Duration, now: Duration) {
-        let own = self.config.lease_duration;
-        let wait = theirs.clamp(own, own * LONGEST_WAIT);
-        self.not_before = self.not_before.max(now + wait);
     }
 
     /// Returns whether a record belongs to the last known term in which this process held the Lease. A takeover changes

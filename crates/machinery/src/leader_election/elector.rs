@@ -1,18 +1,17 @@
 //! The elector, which executes the candidate's decisions.
 
-use std::future::Future;
-use std::sync::Arc;
+use std::future::{Future, pending};
 use std::time::Duration;
 
 use fastrand::Rng;
 use tokio::time::{sleep, timeout};
 
 use super::candidate::{Answer, Candidate, Step};
-use super::clock::Clock;
 use super::config::{Config, ConfigError};
 use super::leadership::{Leadership, Phase, Status};
 use super::wire::Api;
 use crate::client::{Client, Error};
+use crate::clock::{now, since_boot};
 use crate::instruments::{LEADERSHIP_GAINED, MASTER_STATUS, SLOW_PATH};
 use crate::object::ObjectKey;
 
@@ -28,7 +27,6 @@ const FORMER: &str =
 pub struct Elector {
     lease: ObjectKey,
     candidate: Candidate,
-    clock: Arc<dyn Clock>,
     leadership: Leadership,
     /// The reason of the last failed request; for humans.
     problem: Option<String>,
@@ -51,19 +49,17 @@ pub fn new(
     lease: ObjectKey,
     host: &str,
     config: Config,
-    clock: Arc<dyn Clock>,
 ) -> Result<(Leadership, Elector), ConfigError> {
     config.validate()?;
     let name = || lease.name().to_string();
     MASTER_STATUS.with([name()]).set(0);
     drop((SLOW_PATH.with([name()]), LEADERSHIP_GAINED.with([name()])));
     let identity = format!("{host}_{:032x}", fastrand::u128(..));
-    let leadership = Leadership::new(clock.clone(), config.in_flight);
+    let leadership = Leadership::new(config.in_flight);
     let candidate = Candidate::new(config, identity, Rng::new());
     let elector = Elector {
         lease,
         candidate,
-        clock,
         leadership: leadership.clone(),
         problem: None,
         failing: None,
@@ -87,9 +83,15 @@ impl Elector {
     }
 
     pub(super) async fn run_with(mut self, api: &impl Api, stop: impl Future<Output = ()> + Send) {
+        self.elect(api, stop).await;
+        self.give_up(api).await;
+    }
+
+    /// Executes steps until `stop`, or until the lease was released.
+    async fn elect(&mut self, api: &impl Api, stop: impl Future<Output = ()> + Send) {
         let mut stop = std::pin::pin!(stop);
         loop {
-            match self.candidate.next(self.clock.now(), crate::clock::now()) {
+            match self.candidate.next(since_boot(), now()) {
                 Step::Done => break,
                 Step::Wait(time) => tokio::select! {
                     biased;
@@ -107,12 +109,11 @@ impl Elector {
             }
             self.publish();
         }
-        self.give_up(api).await;
     }
 
     /// Sends a request with its deadline. Publishes the end of permission in the meantime.
     async fn ask(&mut self, api: &impl Api, step: &Step) -> (Answer, Option<Error>) {
-        let deadline = self.candidate.deadline(self.clock.now());
+        let deadline = self.candidate.deadline(since_boot());
         let lease = self.lease.clone();
         let mut request = std::pin::pin!(timeout(deadline, api.ask(&lease, step)));
         let answered = tokio::select! {
@@ -147,7 +148,7 @@ impl Elector {
 
     fn answered(&mut self, answer: Answer, error: Option<Error>) {
         let failed = matches!(answer, Answer::Failed { .. });
-        if self.candidate.answered(self.clock.now(), answer) {
+        if self.candidate.answered(since_boot(), answer) {
             SLOW_PATH.with([self.name()]).inc();
         }
         self.permit();
@@ -166,7 +167,7 @@ impl Elector {
 
     /// Returns the remaining time of permission; an hour without permission.
     fn rest(&self) -> Duration {
-        let now = self.clock.now();
+        let now = since_boot();
         match self.candidate.permitted_until() {
             Some(until) if until > now => until - now,
             _ => Duration::from_secs(3_600),
@@ -182,8 +183,8 @@ impl Elector {
             (false, false) => Phase::Standby,
         };
         let holder = self.candidate.holder().map(str::to_owned);
-        let now = self.clock.now();
-        let ends = Some(self.candidate.not_before()).filter(|ends| !permitted && *ends > now);
+        let now = since_boot();
+        let ends = Some(self.candidate.not_before).filter(|ends| !permitted && *ends > now);
         if self.waits != ends {
             self.waits = ends;
             if let Some(ends) = ends {
@@ -200,7 +201,7 @@ impl Elector {
         match phase {
             _ if before == phase => {}
             Phase::Leading => tracing::info!(%lease, "This process leads"),
-            Phase::Suspended if before == Phase::Leading && !self.candidate.is_giving_up() => {
+            Phase::Suspended if before == Phase::Leading && !self.candidate.giving_up => {
                 tracing::warn!(
                     %lease,
                     "The lease was not renewed in time: nothing is written until it is, or another process leads"
@@ -217,23 +218,11 @@ impl Elector {
 
     /// Withdraws permission, and releases the lease when no write of this process can be applied any more.
     async fn give_up(mut self, api: &impl Api) {
-        self.candidate.give_up(self.clock.now());
+        self.candidate.give_up(since_boot());
         self.leadership.permit_until(None);
         self.publish();
         sleep(self.leadership.writes_until()).await;
-        let giving_up = async {
-            loop {
-                match self.candidate.next(self.clock.now(), crate::clock::now()) {
-                    Step::Done => break,
-                    Step::Wait(time) => sleep(time).await,
-                    step => {
-                        let (answer, error) = self.ask(api, &step).await;
-                        self.answered(answer, error);
-                    }
-                }
-            }
-        };
-        if timeout(GIVE_UP, giving_up).await.is_err() {
+        if timeout(GIVE_UP, self.elect(api, pending())).await.is_err() {
             tracing::debug!(lease = %self.lease, "Could not give the lease up; it will expire");
         }
         self.publish();

@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::clock::Clock;
 use crate::client::WriteGate;
+use crate::clock::since_boot;
 
 /// Relation of this process to the lease.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Phase {
     /// Another process leads, or none does. This one keeps its caches warm and writes nothing.
+    #[default]
     Standby,
     /// This process leads.
     Leading,
@@ -23,7 +24,7 @@ pub enum Phase {
 }
 
 /// The phase and its reasons.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Status {
     /// Relation of this process to the lease.
     pub phase: Phase,
@@ -44,13 +45,12 @@ pub struct Leadership {
 }
 
 pub(super) struct Shared {
-    clock: Arc<dyn Clock>,
-    /// End of permission by `clock`, in nanoseconds; 0 without permission. Only the elector writes it. It withdraws
+    /// End of permission by [`since_boot`], in nanoseconds; 0 without permission. Only the elector writes it. It withdraws
     /// permission before another process can acquire the lease.
     until: AtomicU64,
     /// Time limit of a write that was begun with permission.
     in_flight: Duration,
-    /// Unanswered writes can be applied until this reading of `clock`.
+    /// Unanswered writes can be applied until this reading of [`since_boot`].
     writes_until: AtomicU64,
     /// Number of times this process became the leader. The end of a suspension does not count, because no other process
     /// has led.
@@ -61,17 +61,9 @@ pub(super) struct Shared {
 // === impl Leadership ===
 
 impl Leadership {
-    pub(super) fn new(clock: Arc<dyn Clock>, in_flight: Duration) -> Leadership {
-        let status = Status {
-            phase: Phase::Standby,
-            holder: None,
-            problem: None,
-            waits: None,
-            is_known: false,
-        };
-        let status = watch::Sender::new(status);
-        let (until, writes_until, term) = Default::default();
-        let shared = Shared { clock, until, in_flight, writes_until, term, status };
+    pub(super) fn new(in_flight: Duration) -> Leadership {
+        let (until, writes_until, term, status) = Default::default();
+        let shared = Shared { until, in_flight, writes_until, term, status };
         Leadership { shared: Arc::new(shared) }
     }
 
@@ -93,14 +85,14 @@ impl Leadership {
     /// Returns the remaining time of permission, if there is one.
     fn left(&self) -> Option<Duration> {
         let until = self.shared.until.load(Ordering::Acquire);
-        let left = until.checked_sub(nanoseconds(self.shared.clock.now()))?;
+        let left = until.checked_sub(nanoseconds(since_boot()))?;
         (left > 0).then_some(Duration::from_nanos(left))
     }
 
     /// Returns the time for which the API server can still apply an unanswered write.
     pub(super) fn writes_until(&self) -> Duration {
         let until = self.shared.writes_until.load(Ordering::Acquire);
-        Duration::from_nanos(until.saturating_sub(nanoseconds(self.shared.clock.now())))
+        Duration::from_nanos(until.saturating_sub(nanoseconds(since_boot())))
     }
 
     /// Returns the phase and its reasons. It can lag for a moment when permission has just ended: writes use
@@ -116,13 +108,6 @@ impl Leadership {
         changes
     }
 
-    /// Completes when `phase` is reached; at once if it already is.
-    pub async fn reached(&self, phase: Phase) {
-        let mut changes = self.shared.status.subscribe();
-        // `self` holds the sender, so this cannot fail.
-        drop(changes.wait_for(|status| status.phase == phase).await);
-    }
-
     pub(crate) fn permit_until(&self, until: Option<Duration>) {
         self.shared.until.store(until.map_or(0, nanoseconds), Ordering::Release);
     }
@@ -130,7 +115,7 @@ impl Leadership {
     /// Creates a leadership without an election: [`Leadership::permit`] decides.
     #[cfg(any(test, feature = "testing"))]
     pub fn of_tests() -> Leadership {
-        Leadership::new(Arc::new(super::Boottime), super::Config::default().in_flight)
+        Leadership::new(super::Config::default().in_flight)
     }
 
     /// Permits or forbids writes, for tests.
@@ -141,7 +126,7 @@ impl Leadership {
             self.begin_term();
         }
         self.permit_until(permitted.then_some(Duration::MAX));
-        self.publish(Status { phase, holder: None, problem: None, waits: None, is_known: true });
+        self.publish(Status { phase, is_known: true, ..Status::default() });
     }
 
     /// Publishes `status` and returns the previous phase.
@@ -175,7 +160,7 @@ impl WriteGate for Leadership {
     }
 
     fn unanswered(&self) {
-        let until = self.shared.clock.now() + self.shared.in_flight;
+        let until = since_boot() + self.shared.in_flight;
         self.shared.writes_until.fetch_max(nanoseconds(until), Ordering::Release);
     }
 }

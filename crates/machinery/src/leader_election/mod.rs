@@ -50,14 +50,12 @@
 //!   Lease at once.
 
 mod config;
-mod clock;
 mod record;
 mod candidate;
 mod leadership;
 mod wire;
 mod elector;
 
-pub use clock::{Boottime, Clock};
 pub use config::{Config, ConfigError};
 pub use elector::{Elector, new};
 pub use leadership::{Leadership, Phase, Status};

@@ -107,14 +107,12 @@ impl Record {
     /// Returns `wall` as metav1.MicroTime, different from the last renewal. A patch without changes gets no new
     /// resourceVersion, so other processes would not notice it.
     fn new_time(&self, wall: Timestamp) -> String {
-        let text = |time: Timestamp| format!("{time:.6}");
-        let now = text(wall);
-        if self.renew_time.as_deref() != Some(now.as_str()) {
+        let now = format!("{wall:.6}");
+        if self.renew_time.as_ref() != Some(&now) {
             return now;
         }
-        text(
-            wall.checked_add(jiff::SignedDuration::from_micros(1)).unwrap_or(Timestamp::UNIX_EPOCH),
-        )
+        let later = wall.checked_add(jiff::SignedDuration::from_micros(1));
+        format!("{:.6}", later.unwrap_or(Timestamp::UNIX_EPOCH))
     }
 }
 

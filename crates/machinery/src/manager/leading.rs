@@ -15,7 +15,7 @@ use super::wiring::WiringError;
 use super::{Error, Manager};
 use crate::client::{self, Client};
 use crate::controller::{Action, Controller, End, Problem, Program, Reconciler};
-use crate::leader_election::{self, Boottime, Config, Elector, Leadership, Phase};
+use crate::leader_election::{self, Config, Elector, Leadership, Phase};
 use crate::object::{InternedStr, ObjectKey};
 use crate::shutdown::Shutdown;
 
@@ -73,8 +73,7 @@ impl Manager {
         let mut gated = self.client.clone();
         let Some(lease) = &self.lease else { return Ok((Election(None), gated)) };
         let key = lease.key(&self.namespaces).map_err(|fault| Error::Wiring(vec![fault]))?;
-        let (leadership, elector) =
-            leader_election::new(key, host, lease.config.clone(), Arc::new(Boottime))?;
+        let (leadership, elector) = leader_election::new(key, host, lease.config.clone())?;
         self.observed.watch_lease(&leadership);
         gated.gate = Arc::new(leadership.clone());
         let ungated = connect(self.client.clone());

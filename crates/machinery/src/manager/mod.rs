@@ -363,7 +363,7 @@ impl Manager {
     fn check(&self) -> Result<(), Error> {
         let names: Vec<_> = self.controllers.iter().map(|controller| controller.name).collect();
         let mut faults = wiring::of_names(&names);
-        let group = self.client.identity.group();
+        let group = self.client.identity.group;
         if !group.is_empty() && !wiring::is_dns_name(group) {
             faults.push(WiringError(format!(
                 "the program's group {group:?} is no DNS name, so that every Event would be refused: use one such as \

@@ -91,17 +91,14 @@ impl Entry {
     fn ask(&self, now: Instant) -> Result<String, String> {
         let said = (self.check)();
         let mut wrong_since = self.wrong_since.lock();
-        match said {
-            Ok(how) => {
-                *wrong_since = None;
-                Ok(how)
-            }
-            Err(what) => {
-                let since = *wrong_since.get_or_insert(now);
-                let seconds = now.duration_since(since).as_secs();
-                Err(if seconds == 0 { what } else { format!("{what} (for {seconds} s)") })
-            }
+        if said.is_ok() {
+            *wrong_since = None;
         }
+        said.map_err(|what| {
+            let since = *wrong_since.get_or_insert(now);
+            let seconds = now.duration_since(since).as_secs();
+            if seconds == 0 { what } else { format!("{what} (for {seconds} s)") }
+        })
     }
 }
 

@@ -1,13 +1,14 @@
 //! Metrics of queues, informers and the process that are read at each scrape.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::time::Duration;
 
 use parking_lot::RwLock;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
-use prometheus_client::metrics::TypedMetric;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use rustix::process::getrlimit;
@@ -36,6 +37,43 @@ pub(super) struct Sources<T> {
 
 type Read<T> = Box<dyn Fn() -> T + Send + Sync>;
 
+/// Numbers of a source.
+pub(super) trait Numbers: Sized + 'static {
+    const METRICS: &'static [Metric<Self>];
+
+    /// Merges the numbers of two sources of one name: a duplicate series would fail the whole scrape.
+    fn and(self, other: Self) -> Self;
+}
+
+/// A metric with a value per source. Each of the labels has the name of the source.
+pub(super) struct Metric<T> {
+    name: &'static str,
+    labels: &'static [&'static str],
+    help: &'static str,
+    kind: MetricType,
+    /// Returns the value, or one per priority.
+    values: fn(&T) -> Values,
+}
+
+/// Lists metrics, one per line: name, kind, labels, values, help.
+macro_rules! metrics {
+    ($($name:literal $kind:ident $labels:tt $values:expr, $help:literal;)+) => {
+        &[$(Metric {
+            name: $name,
+            labels: &$labels,
+            help: $help,
+            kind: MetricType::$kind,
+            values: $values,
+        }),+]
+    };
+}
+
+type Values = Vec<(Option<Priority>, f64)>;
+
+fn one(value: f64) -> Values {
+    vec![(None, value)]
+}
+
 pub(super) type Queues = Sources<Snapshot>;
 pub(super) type Informers = Sources<InformerNumbers>;
 
@@ -52,7 +90,7 @@ pub(super) struct InformerNumbers {
 
 // === impl Sources ===
 
-impl<T> Sources<T> {
+impl<T: Numbers> Sources<T> {
     /// Creates an empty list. `prefix` is the prefix of our own metrics.
     pub(super) fn new(prefix: &str) -> Sources<T> {
         Sources { prefix: prefix.to_owned(), sources: RwLock::default() }
@@ -62,21 +100,34 @@ impl<T> Sources<T> {
         self.sources.write().push((name, Box::new(read)));
     }
 
-    fn read(&self) -> Vec<(String, T)> {
-        self.sources.read().iter().map(|(name, read)| (name.clone(), read())).collect()
+    fn read(&self) -> BTreeMap<String, T> {
+        let mut all = BTreeMap::new();
+        for (name, read) in self.sources.read().iter() {
+            let numbers = all.remove(name).into_iter().fold(read(), T::and);
+            all.insert(name.clone(), numbers);
+        }
+        all
     }
+}
 
-    /// Writes one metric, with a value per label set.
-    fn write<L: EncodeLabelSet, M: EncodeMetric + TypedMetric>(
-        &self,
-        encoder: &mut DescriptorEncoder<'_>,
-        (name, help): (&str, &str),
-        series: impl Iterator<Item = (L, M)>,
-    ) -> fmt::Result {
-        let name = full_name(&self.prefix, name);
-        let mut family = encoder.encode_descriptor(&name, help, None, M::TYPE)?;
-        for (labels, value) in series {
-            value.encode(family.encode_family(&labels)?)?;
+impl<T: Numbers> Collector for Sources<T> {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let all = self.read();
+        for Metric { name, labels, help, kind, values } in T::METRICS {
+            let name = full_name(&self.prefix, name);
+            let mut metric = encoder.encode_descriptor(&name, help, None, *kind)?;
+            for (source, numbers) in &all {
+                for (priority, value) in values(numbers) {
+                    let labels = labels.iter().map(|label| (*label, source.as_str()));
+                    let priority = priority.map(|priority| ("priority", priority.as_str()));
+                    let labels: Vec<_> = labels.chain(priority).collect();
+                    let metric = metric.encode_family(&labels)?;
+                    match kind {
+                        MetricType::Counter => ConstCounter::new(value).encode(metric)?,
+                        _ => ConstGauge::new(value).encode(metric)?,
+                    }
+                }
+            }
         }
         Ok(())
     }
@@ -92,40 +143,27 @@ impl Queues {
     }
 }
 
-impl Collector for Queues {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let (all, encoder) = (self.read(), &mut encoder);
-        // controller-runtime sets both to the controller's name.
-        let labels = |queue| [("name", queue), ("controller", queue)];
-        let depths = all.iter().flat_map(|(queue, numbers)| {
-            Priority::ALL.iter().zip(numbers.depth).map(move |(priority, keys)| {
-                let [name, controller] = labels(queue.as_str());
-                let keys = i64::try_from(keys).unwrap_or(i64::MAX);
-                ([name, controller, ("priority", priority.as_str())], ConstGauge::new(keys))
-            })
-        });
-        let metric = ("workqueue_depth", "Current depth of workqueue by priority.");
-        self.write(encoder, metric, depths)?;
+impl Numbers for Snapshot {
+    // controller-runtime sets both labels to the controller's name.
+    const METRICS: &'static [Metric<Snapshot>] = metrics! {
+        "workqueue_depth" Gauge ["name", "controller"] |n| std::iter::zip(Priority::ALL.map(Some), n.depth.map(|keys| keys as f64)).collect(), "Current depth of workqueue by priority.";
+        "workqueue_adds" Counter ["name", "controller"] |n| one(n.adds as f64), "Total number of adds handled by workqueue.";
+        "workqueue_retries" Counter ["name", "controller"] |n| one(n.retries as f64), "Total number of retries handled by workqueue.";
+        "workqueue_unfinished_work_seconds" Gauge ["name", "controller"] |n| one(n.unfinished.as_secs_f64()), "How many seconds of work has been done that is in progress and hasn't been observed by work_duration. Large values indicate stuck threads.";
+        "workqueue_longest_running_processor_seconds" Gauge ["name", "controller"] |n| one(n.longest.as_secs_f64()), "How many seconds has the longest running processor for workqueue been running.";
+        "_workqueue_delayed" Gauge ["name", "controller"] |n| one(n.delayed as f64), "Keys that wait for a backoff, a timer or the overall rate of retries.";
+    };
 
-        let mut counter = |name, help, value: fn(&Snapshot) -> u64| {
-            let series = all.iter().map(|(queue, n)| (labels(queue), ConstCounter::new(value(n))));
-            self.write(encoder, (name, help), series)
-        };
-        counter("workqueue_adds", "Total number of adds handled by workqueue.", |n| n.adds)?;
-        let help = "Total number of retries handled by workqueue.";
-        counter("workqueue_retries", help, |n| n.retries)?;
-
-        let mut gauge = |name, help, value: fn(&Snapshot) -> f64| {
-            let series = all.iter().map(|(queue, n)| (labels(queue), ConstGauge::new(value(n))));
-            self.write(encoder, (name, help), series)
-        };
-        let help = "How many seconds of work has been done that is in progress and hasn't been \
-                    observed by work_duration. Large values indicate stuck threads.";
-        gauge("workqueue_unfinished_work_seconds", help, |n| n.unfinished.as_secs_f64())?;
-        let help = "How many seconds has the longest running processor for workqueue been running.";
-        gauge("workqueue_longest_running_processor_seconds", help, |n| n.longest.as_secs_f64())?;
-        let help = "Keys that wait for a backoff, a timer or the overall rate of retries.";
-        gauge("_workqueue_delayed", help, |n| n.delayed as f64)
+    fn and(self, other: Snapshot) -> Snapshot {
+        Snapshot {
+            depth: [0, 1].map(|priority| self.depth[priority] + other.depth[priority]),
+            adds: self.adds + other.adds,
+            retries: self.retries + other.retries,
+            unfinished: self.unfinished + other.unfinished,
+            longest: self.longest.max(other.longest),
+            delayed: self.delayed + other.delayed,
+            ..self
+        }
     }
 }
 
@@ -142,19 +180,6 @@ impl Informers {
             }
         });
     }
-
-    /// Returns the numbers of each kind. Informers of one kind are merged: a duplicate series would fail the whole
-    /// scrape.
-    fn by_kind(&self) -> Vec<(String, InformerNumbers)> {
-        let mut all: Vec<(String, InformerNumbers)> = Vec::new();
-        for (kind, read) in self.read() {
-            match all.iter_mut().find(|(known, _)| *known == kind) {
-                Some((_, numbers)) => *numbers = numbers.and(read),
-                None => all.push((kind, read)),
-            }
-        }
-        all
-    }
 }
 
 impl InformerNumbers {
@@ -168,6 +193,18 @@ impl InformerNumbers {
             ..InformerNumbers::default()
         }
     }
+}
+
+impl Numbers for InformerNumbers {
+    // client-go uses the label `name` for a reflector.
+    const METRICS: &'static [Metric<InformerNumbers>] = metrics! {
+        "reflector_last_resource_version" Gauge ["name"] |n| one(n.version as f64), "Last resource version seen for the reflectors.";
+        "_informer_stale_seconds" Gauge ["resource"] |n| one(n.stale.as_secs_f64()), "Seconds since the API server last sent a list, a change, a bookmark or its version.";
+        "_informer_synced" Gauge ["resource"] |n| one(f64::from(u8::from(n.synced))), "1 once there was a complete list.";
+        "_informer_live" Gauge ["resource"] |n| one(f64::from(u8::from(n.live))), "1 while the local copy follows the API server.";
+        "_quarantined_objects" Gauge ["resource"] |n| one(n.quarantined as f64), "Objects that cannot be decoded and are held as they last could be, or not at all.";
+        "_informer_handler_panics" Counter ["resource"] |n| one(n.handler_panics as f64), "Panics of handlers so far.";
+    };
 
     fn and(self, other: InformerNumbers) -> InformerNumbers {
         InformerNumbers {
@@ -181,42 +218,6 @@ impl InformerNumbers {
     }
 }
 
-impl Collector for Informers {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let (all, encoder) = (self.by_kind(), &mut encoder);
-        let metric =
-            ("reflector_last_resource_version", "Last resource version seen for the reflectors.");
-        // client-go uses this label for a reflector.
-        let versions =
-            all.iter().map(|(kind, n)| ([("name", kind.as_str())], ConstGauge::new(n.version)));
-        self.write(encoder, metric, versions)?;
-
-        let labels = |kind| [("resource", kind)];
-        let mut gauge = |name, help, value: fn(&InformerNumbers) -> f64| {
-            let series =
-                all.iter().map(|(kind, n)| (labels(kind.as_str()), ConstGauge::new(value(n))));
-            self.write(encoder, (name, help), series)
-        };
-        let help =
-            "Seconds since the API server last sent a list, a change, a bookmark or its version.";
-        gauge("_informer_stale_seconds", help, |n| n.stale.as_secs_f64())?;
-        let help = "1 once there was a complete list.";
-        gauge("_informer_synced", help, |n| f64::from(u8::from(n.synced)))?;
-        let help = "1 while the local copy follows the API server.";
-        gauge("_informer_live", help, |n| f64::from(u8::from(n.live)))?;
-        let help =
-            "Objects that cannot be decoded and are held as they last could be, or not at all.";
-        gauge("_quarantined_objects", help, |n| n.quarantined as f64)?;
-
-        let mut counter = |name, help, value: fn(&InformerNumbers) -> u64| {
-            let series =
-                all.iter().map(|(kind, n)| (labels(kind.as_str()), ConstCounter::new(value(n))));
-            self.write(encoder, (name, help), series)
-        };
-        counter("_informer_handler_panics", "Panics of handlers so far.", |n| n.handler_panics)
-    }
-}
-
 // === impl Process ===
 
 impl Collector for Process {
@@ -224,13 +225,13 @@ impl Collector for Process {
         let cpu = clock_gettime(ClockId::ProcessCPUTime);
         let cpu = ConstCounter::new(cpu.tv_sec as f64 + cpu.tv_nsec as f64 / 1e9);
         let help = "Total user and system CPU time spent in seconds.";
-        let kind = cpu.metric_type();
-        cpu.encode(encoder.encode_descriptor("process_cpu_seconds", help, None, kind)?)?;
+        let name = "process_cpu_seconds";
+        cpu.encode(encoder.encode_descriptor(name, help, None, MetricType::Counter)?)?;
 
         let mut gauge = |name: &str, help: &str, value: Option<f64>| {
             let Some(value) = value else { return Ok(()) };
-            let value = ConstGauge::new(value);
-            value.encode(encoder.encode_descriptor(name, help, None, value.metric_type())?)
+            let metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            ConstGauge::new(value).encode(metric)
         };
         let help = "Start time of the process since unix epoch in seconds.";
         gauge("process_start_time_seconds", help, Some(self.started))?;
@@ -251,4 +252,30 @@ fn bytes(status: &str, field: &str) -> Option<f64> {
     let line = status.lines().find_map(|line| line.strip_prefix(field))?;
     let kibibytes: f64 = line.split_whitespace().next()?.parse().ok()?;
     Some(kibibytes * 1024.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::encoding::text::encode;
+    use prometheus_client::registry::Registry;
+
+    use super::*;
+    use crate::object::ObjectKey;
+
+    #[tokio::test]
+    async fn queues_of_one_name_are_one_series() {
+        let queues = Queues::new("");
+        for key in ["a", "b"] {
+            let queue = WorkQueue::new();
+            queue.add(ObjectKey::new("ns", key));
+            queues.watch("twice", queue);
+        }
+        let (mut registry, mut text) = (Registry::default(), String::new());
+        registry.register_collector(Box::new(queues));
+        encode(&mut text, &registry).unwrap();
+        let labels = "name=\"twice\",controller=\"twice\"";
+        let adds = format!("\nworkqueue_adds_total{{{labels}}} 2");
+        let depth = format!("\nworkqueue_depth{{{labels},priority=\"high\"}} 2");
+        assert!(text.matches(&adds).count() == 1 && text.matches(&depth).count() == 1, "{text}");
+    }
 }

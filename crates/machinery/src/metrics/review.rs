@@ -120,7 +120,7 @@ impl Reviews {
         Reviews {
             client,
             known: Mutex::default(),
-            hashers: [RandomState::new(), RandomState::new()],
+            hashers: Default::default(),
             asking: Semaphore::new(ASKING),
             is_reported: AtomicBool::new(false),
         }

@@ -274,25 +274,24 @@ impl Routes {
 /// Returns the response to a probe: `ok`, or the report with `?verbose` or after a failure. `?exclude=NAME` can be
 /// repeated.
 fn health(checks: &Checks, title: &str, one: &str, query: &str) -> Option<Answer> {
-    let parameters = query.split('&').filter(|part| !part.is_empty());
-    let parameters = parameters.map(|part| part.split_once('=').unwrap_or((part, "")));
+    let parameters = query.split('&').map(|part| part.split_once('=').unwrap_or((part, "")));
     let exclude: Vec<&str> =
         parameters.clone().filter(|(key, _)| *key == "exclude").map(|(_, name)| name).collect();
     let verbose = parameters.clone().any(|(key, _)| key == "verbose");
-    let Report { ok, text } = match one {
+    let report = match one {
         "" => checks.report(title, &exclude),
         name => checks.one(name)?,
     };
-    Some(match (ok, verbose) {
-        (true, false) => text_response(StatusCode::OK, "ok".into()),
-        (true, true) => text_response(StatusCode::OK, text),
-        (false, _) => text_response(StatusCode::SERVICE_UNAVAILABLE, text),
+    Some(match report {
+        Report { ok: true, .. } if !verbose => text_response(StatusCode::OK, "ok".into()),
+        Report { ok: true, text } => text_response(StatusCode::OK, text),
+        Report { ok: false, text } => text_response(StatusCode::SERVICE_UNAVAILABLE, text),
     })
 }
 
 async fn scrape(metrics: &Metrics, access: &Access, request: &Request<impl Body>) -> Answer {
-    let header = |name| request.headers().get(name).and_then(|value| value.to_str().ok());
-    let bearer = header(AUTHORIZATION).and_then(|value| value.split_once(' '));
+    let header = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let bearer = header.and_then(|value| value.split_once(' '));
     let bearer = bearer.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
     let admitted = access.admit(bearer.map(|(_, token)| token.trim())).await;
     if let Err(refusal) = admitted {

@@ -20,15 +20,10 @@ use tokio_rustls::server::TlsStream;
 const LOOK: Duration = Duration::from_secs(10);
 
 /// A certificate and its key.
-#[derive(Debug)]
-pub struct Tls(Source);
-
-/// Origin of a certificate.
-enum Source {
-    /// Self-signed; kept until the process ends.
-    SelfSigned(TlsAcceptor),
-    /// Files that can be renewed while in use.
-    Files { certificate: PathBuf, key: PathBuf, loaded: Mutex<Loaded> },
+pub struct Tls {
+    /// Their files, which can be renewed while in use. A self-signed certificate is kept until the process ends.
+    files: Option<[PathBuf; 2]>,
+    loaded: Mutex<Loaded>,
 }
 
 /// Reason why TLS is not possible.
@@ -75,13 +70,9 @@ impl Tls {
     /// # Errors
     /// If they cannot be read or do not match.
     pub fn load(certificate: &Path, key: &Path) -> Result<Tls, TlsError> {
-        let loaded = Loaded {
-            changed: [changed(certificate), changed(key)],
-            acceptor: acceptor(certificate, key)?,
-            looked: Instant::now(),
-        };
-        let (certificate, key) = (certificate.to_owned(), key.to_owned());
-        Ok(Tls(Source::Files { certificate, key, loaded: Mutex::new(loaded) }))
+        let files = [certificate.to_owned(), key.to_owned()];
+        let changed = changed(&files);
+        Ok(Tls::new(acceptor(&files)?, changed, Some(files)))
     }
 
     /// Creates a self-signed certificate for `localhost`, as controller-runtime's metrics server does. It encrypts what
@@ -93,28 +84,33 @@ impl Tls {
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])
             .map_err(|error| TlsError::SelfSigned(error.into()))?;
         let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
-        Ok(Tls(Source::SelfSigned(serving(vec![made.cert.der().clone()], key)?)))
+        Ok(Tls::new(serving(vec![made.cert.der().clone()], key)?, [None; 2], None))
+    }
+
+    fn new(
+        acceptor: TlsAcceptor,
+        changed: [Option<SystemTime>; 2],
+        files: Option<[PathBuf; 2]>,
+    ) -> Tls {
+        Tls { files, loaded: Mutex::new(Loaded { acceptor, changed, looked: Instant::now() }) }
     }
 
     /// Performs the TLS handshake.
     pub(super) async fn accept(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
-        let acceptor = self.current();
-        acceptor.accept(stream).await
+        self.current().accept(stream).await
     }
 
     /// Returns the acceptor for the current files. If they are unusable, for example because only one of them was
     /// renewed, returns the previous one.
     fn current(&self) -> TlsAcceptor {
-        let (certificate, key, loaded) = match &self.0 {
-            Source::SelfSigned(acceptor) => return acceptor.clone(),
-            Source::Files { certificate, key, loaded } => (certificate, key, loaded),
-        };
-        let mut loaded = loaded.lock();
-        if loaded.looked.elapsed() >= LOOK {
+        let mut loaded = self.loaded.lock();
+        if let Some(files) = &self.files
+            && loaded.looked.elapsed() >= LOOK
+        {
             loaded.looked = Instant::now();
-            let now = [changed(certificate), changed(key)];
+            let now = changed(files);
             if now != loaded.changed {
-                match acceptor(certificate, key) {
+                match acceptor(files) {
                     Ok(acceptor) => {
                         (loaded.acceptor, loaded.changed) = (acceptor, now);
                         tracing::debug!("The certificate of the metrics was renewed");
@@ -129,24 +125,18 @@ impl Tls {
     }
 }
 
-impl std::fmt::Debug for Source {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Source::SelfSigned(_) => f.write_str("SelfSigned"),
-            Source::Files { certificate, .. } => f.debug_tuple("Files").field(certificate).finish(),
-        }
-    }
+opaque!(Tls);
+
+/// Returns the modification times.
+fn changed(files: &[PathBuf; 2]) -> [Option<SystemTime>; 2] {
+    files.each_ref().map(|path| fs::metadata(path).and_then(|file| file.modified()).ok())
 }
 
-fn changed(path: &Path) -> Option<SystemTime> {
-    fs::metadata(path).and_then(|metadata| metadata.modified()).ok()
-}
-
-fn acceptor(certificate: &Path, key: &Path) -> Result<TlsAcceptor, TlsError> {
-    let read = |path: &Path| {
-        fs::read(path).map_err(|source| TlsError::File { path: path.to_owned(), source })
+fn acceptor([certificate, key]: &[PathBuf; 2]) -> Result<TlsAcceptor, TlsError> {
+    let read = |path: &PathBuf| {
+        fs::read(path).map_err(|source| TlsError::File { path: path.clone(), source })
     };
-    let pem = |path: &Path, what| TlsError::Pem { path: path.to_owned(), what };
+    let pem = |path: &PathBuf, what| TlsError::Pem { path: path.clone(), what };
     let chain = CertificateDer::pem_slice_iter(&read(certificate)?)
         .collect::<Result<Vec<_>, _>>()
         .ok()

@@ -7,7 +7,6 @@
 use std::borrow::Borrow;
 use std::fmt;
 use std::future::poll_fn;
-use std::ops::Deref;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -189,11 +188,12 @@ impl<K: Key> WorkQueue<K> {
     }
 
     /// Ends the run `before`, then takes a key. A worker without a key counts as waiting from here on.
-    fn look(&self, before: Option<WorkItem<K>>) -> Found<K> {
+    fn look(&self, mut before: Option<WorkItem<K>>) -> Found<K> {
         // The drop of an item of another queue ends its run.
-        let mut before = before.filter(|before| before.is_of(self));
+        let is_own = |queue: &mut WorkQueue<K>| Arc::ptr_eq(&queue.shared, &self.shared);
         // All workers share the reference count, so cloning the handle is costly.
-        let handle = before.as_mut().and_then(|before| before.queue.take());
+        let handle = before.as_mut().and_then(|before| before.queue.take_if(is_own));
+        let before = before.filter(|_| handle.is_some());
         let now = self.now();
         let mut state = self.lock();
         let worked = before.as_ref().map(|before| state.queue.done(now, before.id));
@@ -367,17 +367,6 @@ impl<K: Key> WorkItem<K> {
     /// Returns the priority it was taken from.
     pub fn priority(&self) -> Priority {
         self.priority
-    }
-
-    fn is_of(&self, queue: &WorkQueue<K>) -> bool {
-        self.queue.as_ref().is_some_and(|own| Arc::ptr_eq(&own.shared, &queue.shared))
-    }
-}
-
-impl<K: Key> Deref for WorkItem<K> {
-    type Target = K;
-    fn deref(&self) -> &K {
-        &self.key
     }
 }
 

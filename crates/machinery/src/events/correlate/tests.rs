@@ -26,30 +26,31 @@ impl Bench {
     }
 
     fn observe_in(&mut self, namespace: &str, object: &str, note: &str) -> Verdict {
-        let mut group = group(object);
-        group.regarding.key = ObjectKey::new(namespace, object);
-        self.correlator.observe(group, note, self.now, self.wall)
+        let mut said = occurrence(object, note);
+        said.regarding.key = ObjectKey::new(namespace, object);
+        self.correlator.observe(said, self.now, self.wall)
     }
 
     /// Takes and completes all waiting writes.
     fn write(&mut self) -> Vec<Job> {
-        let jobs: Vec<Job> = std::iter::from_fn(|| self.correlator.take(|_| true)).collect();
-        for job in &jobs {
+        let write = || {
+            let job = self.correlator.take()?;
             self.correlator.finish(&job.said, true);
-        }
-        jobs
+            Some(job)
+        };
+        std::iter::from_fn(write).collect()
     }
 }
 
-fn group(object: &str) -> Group {
+fn occurrence(object: &str, note: &str) -> Occurrence {
     let regarding = Regarding {
         api_version: "apps/v1".into(),
         kind: "Deployment".into(),
         key: ObjectKey::new("ns", object),
         uid: "01234567-89ab-cdef-0123-456789abcdef".parse().unwrap(),
     };
-    let (kind, reason) = (Type::Warning, "FailedCreate");
-    Group { controller: "memcached", regarding, kind, reason, action: "Create" }
+    let (kind, reason, note) = (Type::Warning, "FailedCreate", note.to_owned());
+    Occurrence { controller: "memcached", regarding, kind, reason, action: "Create", note }
 }
 
 #[tokio::test]
@@ -57,7 +58,7 @@ async fn an_equal_event_is_written_again_after_a_while_or_a_failure() {
     let mut bench = Bench::new();
     assert_eq!(bench.observe("a", "no quota"), Verdict::New);
     assert_eq!(bench.observe("a", "no quota"), Verdict::Repeated, "it waits");
-    let first = bench.correlator.take(|_| true).unwrap();
+    let first = bench.correlator.take().unwrap();
     assert_eq!(bench.observe("a", "no quota"), Verdict::Repeated, "it is being written");
     bench.correlator.finish(&first.said, false);
     assert_eq!(bench.correlator.busy(), 0);
@@ -95,14 +96,14 @@ async fn repetitions_leave_the_reserve_to_new_events() {
 #[tokio::test]
 async fn the_limit_of_one_object_does_not_affect_another() {
     let mut bench = Bench::new();
-    let mut group = group("a");
+    let mut said = occurrence("a", "x");
     let reasons: Vec<&'static str> =
         (0..40).map(|i| &*String::leak(format!("Reason{i}"))).collect();
     let verdicts: Vec<Verdict> = reasons
         .iter()
         .map(|reason| {
-            group.reason = reason;
-            bench.correlator.observe(group.clone(), "x", bench.now, bench.wall)
+            said.reason = reason;
+            bench.correlator.observe(said.clone(), bench.now, bench.wall)
         })
         .collect();
     let accepted = verdicts.iter().filter(|v| **v == Verdict::New).count();
@@ -139,7 +140,7 @@ async fn one_namespace_does_not_fill_the_queue() {
     bench.write();
     assert_eq!(bench.observe_in("hangs", "more", "x"), Verdict::New);
     bench.write();
-    assert!(bench.correlator.busy.is_empty());
+    assert!(bench.correlator.busy() == 0);
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 
 use super::*;
-use crate::events::{Recorder, Regarding, Type};
+use crate::events::{Recorder, Regarding, Type, WRITERS_OF_ONE};
 use crate::identity::Identity;
 use crate::object::ObjectKey;
 
@@ -27,7 +27,7 @@ impl Fake {
 
     async fn answer(&self, what: String, job: &Job) -> Result<(), Error> {
         self.wrote.lock().push(what);
-        if self.hangs || **job.said.namespace() == *self.hanging {
+        if self.hangs || **job.said.regarding.key.namespace() == *self.hanging {
             std::future::pending::<()>().await;
         }
         self.answers.lock().pop_front().unwrap_or(Ok(()))
@@ -169,7 +169,7 @@ fn the_body_is_what_events_k8s_io_v1_accepts() {
     };
     publish(&recorder, "web");
     recorder.publish(&cluster_scoped, Type::Warning, "Gone", "Delete", "It\nis gone");
-    let take = || sink.shared.correlator.lock().as_mut().unwrap().take(|_| true).unwrap();
+    let take = || sink.shared.correlator.lock().as_mut().unwrap().take().unwrap();
     let (job, node) = (take(), take());
     let body = serde_json::to_value(wire::body(&job, &sink.shared.program, "pod-1")).unwrap();
     let time = body["eventTime"].as_str().unwrap();

@@ -1,4 +1,5 @@
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
@@ -8,24 +9,6 @@ use super::*;
 use crate::client::WriteGate;
 use crate::leader_election::record::Record;
 use crate::object::{ResourceVersion, Uid};
-
-/// tokio's virtual time, and what a test adds to it.
-struct Virtual {
-    begin: Instant,
-    suspended: Mutex<Duration>,
-}
-
-impl Virtual {
-    fn new() -> Arc<Virtual> {
-        Arc::new(Virtual { begin: Instant::now(), suspended: Mutex::default() })
-    }
-}
-
-impl Clock for Virtual {
-    fn now(&self) -> Duration {
-        Duration::from_secs(100) + self.begin.elapsed() + *self.suspended.lock()
-    }
-}
 
 /// One Lease.
 #[derive(Default)]
@@ -59,7 +42,7 @@ impl Api for Arc<Server> {
             sleep(slow).await;
         }
         if *self.unreachable.lock() {
-            std::future::pending::<()>().await;
+            pending::<()>().await;
         }
         if let Some(answer) = self.instead.lock().pop_front() {
             return (answer, None);
@@ -102,14 +85,22 @@ impl Running {
     /// Returns when `phase` is reached; fails instead of waiting forever.
     async fn reached(&self, phase: Phase) {
         let limit = Duration::from_secs(600);
-        timeout(limit, self.leadership.reached(phase)).await.expect("the phase is reached");
+        let mut changes = self.leadership.changes();
+        let reached = changes.wait_for(|status| status.phase == phase);
+        timeout(limit, reached).await.expect("the phase is reached").unwrap();
     }
 }
 
-fn start(server: &Arc<Server>, clock: &Arc<Virtual>, host: &str) -> Running {
+/// Returns a server, whose processes use tokio's time.
+fn server() -> Arc<Server> {
+    crate::clock::simulate(jiff::Timestamp::UNIX_EPOCH);
+    Arc::default()
+}
+
+fn start(server: &Arc<Server>, host: &str) -> Running {
     let key = ObjectKey::new("ns", "workload-operator");
     let config = Config::default();
-    let (leadership, elector) = new(key, host, config, clock.clone()).unwrap();
+    let (leadership, elector) = new(key, host, config).unwrap();
     let (stop, stopped) = tokio::sync::oneshot::channel();
     let server = server.clone();
     let task = tokio::spawn(async move {
@@ -120,10 +111,10 @@ fn start(server: &Arc<Server>, clock: &Arc<Virtual>, host: &str) -> Running {
 
 #[tokio::test(start_paused = true)]
 async fn a_standby_takes_over_within_three_seconds() {
-    let (server, clock) = (Arc::new(Server::default()), Virtual::new());
-    let first = start(&server, &clock, "a");
+    let server = server();
+    let first = start(&server, "a");
     first.reached(Phase::Leading).await;
-    let second = start(&server, &clock, "b");
+    let second = start(&server, "b");
     sleep(Duration::from_secs(60)).await;
     assert!(first.leadership.may_write().is_ok());
     let refused = second.leadership.may_write().unwrap_err();
@@ -139,19 +130,19 @@ async fn a_standby_takes_over_within_three_seconds() {
 
 #[tokio::test(start_paused = true)]
 async fn a_term_begins_although_the_response_to_the_first_write_was_lost() {
-    let (server, clock) = (Arc::new(Server::default()), Virtual::new());
+    let server = server();
     server.silent.store(1, Ordering::Relaxed);
-    let process = start(&server, &clock, "a");
+    let process = start(&server, "a");
     process.reached(Phase::Leading).await;
     assert_eq!(process.leadership.term(), 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_standby_that_recreates_the_lease_begins_a_term() {
-    let (server, clock) = (Arc::new(Server::default()), Virtual::new());
-    let first = start(&server, &clock, "a");
+    let server = server();
+    let first = start(&server, "a");
     first.reached(Phase::Leading).await;
-    let second = start(&server, &clock, "b");
+    let second = start(&server, "b");
     sleep(Duration::from_secs(5)).await;
     first.task.abort();
     *server.lease.lock() = None;
@@ -161,8 +152,8 @@ async fn a_standby_that_recreates_the_lease_begins_a_term() {
 
 #[tokio::test(start_paused = true)]
 async fn a_leader_notices_at_its_next_renewal_that_another_has_its_lease() {
-    let (server, clock) = (Arc::new(Server::default()), Virtual::new());
-    let process = start(&server, &clock, "a");
+    let server = server();
+    let process = start(&server, "a");
     process.reached(Phase::Leading).await;
     sleep(Duration::from_millis(100)).await;
     let stolen = Instant::now();
@@ -176,10 +167,10 @@ async fn a_leader_notices_at_its_next_renewal_that_another_has_its_lease() {
 
 #[tokio::test(start_paused = true)]
 async fn a_dead_leader_is_not_replaced_before_its_lease_has_expired() {
-    let (server, clock) = (Arc::new(Server::default()), Virtual::new());
-    let first = start(&server, &clock, "a");
+    let server = server();
+    let first = start(&server, "a");
     first.reached(Phase::Leading).await;
-    let second = start(&server, &clock, "b");
+    let second = start(&server, "b");
     sleep(Duration::from_secs(60)).await;
     first.task.abort();
     let killed = Instant::now();
@@ -190,8 +181,8 @@ async fn a_dead_leader_is_not_replaced_before_its_lease_has_expired() {
 
 #[tokio::test(start_paused = true)]
 async fn a_process_that_recreates_the_lease_reports_and_restarts_its_wait() {
-    let (server, clock) = (Arc::new(Server::default()), Virtual::new());
-    let process = start(&server, &clock, "a");
+    let server = server();
+    let process = start(&server, "a");
     process.reached(Phase::Leading).await;
     let mut deleted = Instant::now();
     for lives in [10, 0] {
@@ -212,10 +203,10 @@ async fn a_process_that_recreates_the_lease_reports_and_restarts_its_wait() {
 
 #[tokio::test(start_paused = true)]
 async fn a_resumed_machine_cannot_write_before_a_renewal() {
-    let (server, clock) = (Arc::new(Server::default()), Virtual::new());
-    let process = start(&server, &clock, "a");
+    let server = server();
+    let process = start(&server, "a");
     process.reached(Phase::Leading).await;
-    *clock.suspended.lock() += Duration::from_secs(30);
+    crate::clock::suspend(Duration::from_secs(30));
     // No task has run since, so the gate itself reads the clock.
     assert!(process.leadership.may_write().is_err());
     process.reached(Phase::Suspended).await;
@@ -225,8 +216,8 @@ async fn a_resumed_machine_cannot_write_before_a_renewal() {
 
 #[tokio::test(start_paused = true)]
 async fn an_outage_suspends_permission_and_its_end_restores_it() {
-    let (server, clock) = (Arc::new(Server::default()), Virtual::new());
-    let process = start(&server, &clock, "a");
+    let server = server();
+    let process = start(&server, "a");
     process.reached(Phase::Leading).await;
     *server.unreachable.lock() = true;
     let begin = Instant::now();
@@ -245,10 +236,10 @@ async fn an_outage_suspends_permission_and_its_end_restores_it() {
 
 #[tokio::test(start_paused = true)]
 async fn slow_writes_of_the_lease_do_not_end_leadership() {
-    let (server, clock) = (Arc::new(Server::default()), Virtual::new());
+    let server = server();
     // Longer than the period between two renewals.
     *server.slow.lock() = Duration::from_millis(2_500);
-    let process = start(&server, &clock, "a");
+    let process = start(&server, "a");
     process.reached(Phase::Leading).await;
     for _ in 0..600 {
         sleep(Duration::from_secs(1)).await;
@@ -258,8 +249,8 @@ async fn slow_writes_of_the_lease_do_not_end_leadership() {
 
 #[tokio::test(start_paused = true)]
 async fn an_unresponsive_api_server_delays_the_release_no_longer_than_its_limit() {
-    let (server, clock) = (Arc::new(Server::default()), Virtual::new());
-    let process = start(&server, &clock, "a");
+    let server = server();
+    let process = start(&server, "a");
     process.reached(Phase::Leading).await;
     *server.unreachable.lock() = true;
     let begin = Instant::now();
@@ -270,9 +261,9 @@ async fn an_unresponsive_api_server_delays_the_release_no_longer_than_its_limit(
 
 #[tokio::test(start_paused = true)]
 async fn permanent_conflicts_cause_no_busy_loop() {
-    let (server, clock) = (Arc::new(Server::default()), Virtual::new());
+    let server = server();
     server.instead.lock().extend(std::iter::repeat_n(Answer::Conflict, 1_000));
-    let process = start(&server, &clock, "a");
+    let process = start(&server, "a");
     sleep(Duration::from_secs(10)).await;
     let asked = 1_000 - server.instead.lock().len();
     assert!(asked < 25, "{asked} requests in ten seconds");
@@ -282,8 +273,8 @@ async fn permanent_conflicts_cause_no_busy_loop() {
 #[tokio::test(start_paused = true)]
 async fn the_lease_is_released_only_after_the_last_possible_write() {
     for unanswered in [false, true] {
-        let (server, clock) = (Arc::new(Server::default()), Virtual::new());
-        let process = start(&server, &clock, "a");
+        let server = server();
+        let process = start(&server, "a");
         process.reached(Phase::Leading).await;
         if unanswered {
             process.leadership.unanswered();

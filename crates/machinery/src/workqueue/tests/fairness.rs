@@ -35,7 +35,7 @@ async fn a_hot_key_does_not_overtake_the_keys_of_its_own_tenant() {
     (0..100).for_each(|name| queue.add((0, name)));
     for expected in 0..100 {
         let taken = take(&queue).unwrap();
-        assert_eq!(taken.1, expected);
+        assert_eq!(taken.key().1, expected);
         queue.add((0, 0));
     }
 }
@@ -92,7 +92,7 @@ async fn a_tenant_with_all_workers_falls_to_half_while_another_waits() {
     (0..100).for_each(|name| queue.add((1, name)));
     // No other tenant waits, so it can occupy all workers.
     let mut slow: VecDeque<_> = (0..4).map(|_| take(&queue).unwrap()).collect();
-    assert!(slow.iter().all(|taken| taken.0 == 1));
+    assert!(slow.iter().all(|taken| taken.key().0 == 1));
     (0..20).for_each(|name| queue.add((2, name)));
     slow.pop_front();
     (0..5).for_each(|_| assert_eq!(run(&queue).0.0, 2, "three workers are slow"));
@@ -101,11 +101,11 @@ async fn a_tenant_with_all_workers_falls_to_half_while_another_waits() {
     // Below half it is served again, and its turn has come.
     slow.pop_front();
     slow.push_back(take(&queue).unwrap());
-    assert!(slow.iter().all(|taken| taken.0 == 1) && slow.len() == 2);
+    assert!(slow.iter().all(|taken| taken.key().0 == 1) && slow.len() == 2);
     (10..20).for_each(|name| assert_eq!(run(&queue).0, (2, name)));
     // The other tenant no longer waits.
     slow.extend([take(&queue).unwrap(), take(&queue).unwrap()]);
-    let names: Vec<u32> = slow.iter().map(|taken| taken.1).collect();
+    let names: Vec<u32> = slow.iter().map(|taken| taken.key().1).collect();
     assert_eq!(names, [3, 4, 5, 6]);
 }
 

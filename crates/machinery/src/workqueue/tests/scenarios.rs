@@ -78,7 +78,7 @@ async fn many_workers_process_every_key_and_no_key_twice_at_once() {
             tokio::spawn(async move {
                 let mut runs = 0;
                 while let Some(taken) = queue.get().await {
-                    let here = &busy[taken.1 as usize];
+                    let here = &busy[taken.key().1 as usize];
                     assert_eq!(here.fetch_add(1, Ordering::SeqCst), 0, "{taken:?} runs twice");
                     sleep(3 * MS).await;
                     here.fetch_sub(1, Ordering::SeqCst);
