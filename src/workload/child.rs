@@ -234,9 +234,7 @@ impl<'de, S: ChildSpec> Visitor<'de> for ChildVisitor<S> {
 /// in a restore from a backup, is not foreign.
 fn is_foreign(meta: &Meta<Own>) -> bool {
     let is_parent = |owner: &Owner| {
-        let group = owner.api_version.split_once('/').map(|(group, _)| group);
-        let of_kind = |kind: &Kind| (group, &*owner.kind) == (Some(kind.group), kind.kind);
-        owner.name == *meta.key.name() && KINDS.iter().any(of_kind)
+        owner.name == *meta.key.name() && KINDS.iter().any(|kind| owner.is_of(kind))
     };
     match &meta.owner {
         Some(owner) => !is_parent(owner),

@@ -40,7 +40,7 @@ pub(crate) fn since_boot() -> Duration {
 pub(crate) fn simulate(begin: Timestamp) {
     let now = tokio::time::Instant::now();
     simulated::BEGIN.set(Some((begin, now)));
-    // It never goes back.
+    // Not later than `now`: the clock would stand still until then.
     simulated::BOOTED.set(Some(simulated::BOOTED.get().map_or(now, |booted| booted.min(now))));
 }
 

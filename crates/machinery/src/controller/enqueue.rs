@@ -4,7 +4,7 @@
 //! [`Priority::Low`].
 
 use super::{Handle, Name};
-use crate::object::{Kind, Object, ObjectKey, Owner, Resource};
+use crate::object::{Kind, Object, ObjectKey, Resource};
 use crate::store::Delta;
 use crate::workqueue::{Key, Priority};
 
@@ -86,14 +86,10 @@ fn priority(initial: bool) -> Priority {
 /// Returns the key of the object's controller, if the controller is of this kind.
 pub(crate) fn owner<V: Object>(kind: &Kind, object: &V) -> Option<ObjectKey> {
     let meta = object.meta();
-    let Owner { api_version, kind: name_of_kind, name, .. } = meta.owner.as_deref()?;
-    let group = api_version.split_once('/').map_or("", |(group, _)| group);
-    if group != kind.group || *name_of_kind != *kind.kind {
-        return None;
-    }
+    let owner = meta.owner.as_deref().filter(|owner| owner.is_of(kind))?;
     Some(match kind.namespaced {
-        true => meta.key.sibling(name.clone()),
-        false => ObjectKey::new("", name.clone()),
+        true => meta.key.sibling(owner.name.clone()),
+        false => ObjectKey::new("", owner.name.clone()),
     })
 }
 
@@ -105,7 +101,7 @@ mod tests {
 
     use super::*;
     use crate::object::fixtures::Thing;
-    use crate::object::{Meta, Uid};
+    use crate::object::{Meta, Owner, Uid};
     use crate::store::{self, Index};
     use crate::workqueue::WorkQueue;
 

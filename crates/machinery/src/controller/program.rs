@@ -138,14 +138,11 @@ impl Program {
 
     /// Adds a controller that `run` starts, for example when its own views have synced: it works even if another
     /// controller's kind cannot be listed.
-    pub(crate) fn controller_run<T>(
+    pub(crate) fn controller_run<T: Future<Output = ()> + Send + 'static>(
         mut self,
         name: &'static str,
         run: impl FnOnce(Shutdown) -> T + Send + 'static,
-    ) -> Program
-    where
-        T: Future<Output = ()> + Send + 'static,
-    {
+    ) -> Program {
         self.names.push(name);
         let task = Box::new(|stop| run(stop).map(Ok).boxed());
         self.controllers.push((format!("the controller of {name}"), task));
@@ -154,28 +151,22 @@ impl Program {
 
     /// Adds a task that controllers depend on, such as the sink of Events. It must end soon after its shutdown is
     /// requested, and not before. `name` appears in messages.
-    pub fn task<T>(
+    pub fn task<T: Future<Output = ()> + Send + 'static>(
         mut self,
         name: impl Into<String>,
         task: impl FnOnce(Shutdown) -> T + Send + 'static,
-    ) -> Program
-    where
-        T: Future<Output = ()> + Send + 'static,
-    {
+    ) -> Program {
         self.tasks.push((name.into(), Box::new(|stop| task(stop).map(Ok).boxed())));
         self
     }
 
     /// Adds a task that runs until everything else has ended, such as a server of metrics. As with [`Program::task`],
     /// it must not end before its shutdown is requested.
-    pub fn outer_task<T>(
+    pub fn outer_task<T: Future<Output = ()> + Send + 'static>(
         mut self,
         name: impl Into<String>,
         task: impl FnOnce(Shutdown) -> T + Send + 'static,
-    ) -> Program
-    where
-        T: Future<Output = ()> + Send + 'static,
-    {
+    ) -> Program {
         self.outer_tasks.push((name.into(), Box::new(|stop| task(stop).map(Ok).boxed())));
         self
     }
@@ -187,7 +178,10 @@ impl Program {
     /// [`ProgramError::SameName`], before anything starts; [`ProgramError::Died`] if a task ended early. The latter
     /// requests `shutdown` and is returned after everything else has ended.
     pub async fn run(self, shutdown: Shutdown) -> Result<(), ProgramError> {
-        self.check_names()?;
+        let mut names = HashSet::new();
+        if let Some(name) = self.names.iter().find(|name| !names.insert(**name)) {
+            return Err(ProgramError::SameName(name));
+        }
         let _pulse = pulse();
         let mut controllers = Stage::start(self.controllers, shutdown.clone());
         let mut others: Vec<Stage> =
@@ -218,16 +212,6 @@ impl Program {
         }
         tracing::info!("Stopped");
         outcome
-    }
-}
-
-impl Program {
-    fn check_names(&self) -> Result<(), ProgramError> {
-        let mut names = HashSet::new();
-        match self.names.iter().find(|name| !names.insert(**name)) {
-            Some(name) => Err(ProgramError::SameName(name)),
-            None => Ok(()),
-        }
     }
 }
 

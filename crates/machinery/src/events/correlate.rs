@@ -16,17 +16,6 @@ use super::{
 };
 use crate::object::InternedStr;
 
-/// The result of an occurrence.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
-    /// A new Event waits to be written.
-    New,
-    /// It equals a recent Event.
-    Repeated,
-    /// It was dropped.
-    Dropped(Dropped),
-}
-
 /// An Event to be created.
 #[derive(Debug, Clone)]
 pub(super) struct Job {
@@ -73,19 +62,25 @@ impl Correlator {
         }
     }
 
-    /// Adds an occurrence at `now`, with `wall` as its time in the Event.
-    pub(super) fn observe(&mut self, said: Occurrence, now: Instant, wall: Timestamp) -> Verdict {
+    /// Adds an occurrence at `now`, with `wall` as its time in the Event. Returns whether it is a new Event, or why it is
+    /// dropped.
+    pub(super) fn observe(
+        &mut self,
+        said: Occurrence,
+        now: Instant,
+        wall: Timestamp,
+    ) -> Result<bool, Dropped> {
         let said = Arc::new(said);
         let before = self.recent.get_mut(&said);
         let least = if before.is_some() { RESERVE + 1 } else { 1 };
         if before.is_some_and(|it| it.is_busy || now.duration_since(it.at) < AGAIN) {
-            return Verdict::Repeated;
+            return Ok(false);
         }
         if !self.has_room(said.namespace()) {
-            return Verdict::Dropped(Dropped::QueueFull);
+            return Err(Dropped::QueueFull);
         }
         if !self.pay(&said, least, now) {
-            return Verdict::Dropped(Dropped::Spam);
+            return Err(Dropped::Spam);
         }
         self.recent.put(said.clone(), Accepted { at: now, is_busy: true });
         if self.recent.len() > MEMORY {
@@ -97,7 +92,7 @@ impl Correlator {
         // Every attempt to write the Event uses this name.
         let name = text::name(said.regarding.key.name(), self.instance, self.stamp);
         self.queue.push_back(Job { said, name, at: wall });
-        Verdict::New
+        Ok(true)
     }
 
     /// Returns the next write whose namespace has a free writer. Report its end to [`Correlator::finish`].

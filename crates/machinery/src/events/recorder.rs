@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::correlate::{Correlator, Verdict};
+use super::correlate::Correlator;
 use super::text;
 use crate::clock;
 use crate::identity::Identity;
@@ -164,15 +164,15 @@ impl Recorder {
         let said = Occurrence { controller, regarding, kind, reason, action, note };
         let verdict = match &mut *self.shared.correlator.lock() {
             Some(open) => open.observe(said, Instant::now(), clock::now()),
-            None => Verdict::Dropped(Dropped::Shutdown),
+            None => Err(Dropped::Shutdown),
         };
         match verdict {
-            Verdict::New => {
+            Ok(true) => {
                 EVENTS_PUBLISHED.with([controller, kind.as_str(), reason]).inc();
                 self.shared.wake.notify_one();
             }
-            Verdict::Repeated => {}
-            Verdict::Dropped(why) => self.shared.dropped(why),
+            Ok(false) => {}
+            Err(why) => self.shared.dropped(why),
         }
     }
 

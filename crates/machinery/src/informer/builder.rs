@@ -66,17 +66,26 @@ impl<V: Resource> Builder<V> {
 
     /// Returns why the informer cannot work, if so.
     pub(super) fn refused(&self) -> Option<BuildError> {
-        let (kind, resource) = (V::kind(), V::kind().resource());
-        if self.scope.metadata_only && V::IS_WHOLE {
-            return Some(BuildError::MetadataOfWhole { resource });
-        }
-        if !kind.namespaced && !self.namespaces.is_empty() {
-            return Some(BuildError::ClusterScoped { resource });
-        }
         let names: Vec<&InternedStr> = self.indexes.iter().map(Index::name).collect();
-        let twice = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name));
-        let index = twice?.1.to_string();
-        Some(BuildError::DuplicateIndex { resource, index })
+        let mut twice = names.iter().enumerate().filter(|(at, name)| names[..*at].contains(name));
+        let resource = V::kind().resource();
+        let why = if self.scope.metadata_only && V::IS_WHOLE {
+            "requests metadata only, but `Typed` decodes whole objects: declare a view, a struct with `metadata: \
+             Meta<Everything>`, or remove .metadata_only()"
+                .to_owned()
+        } else if !V::kind().namespaced && !self.namespaces.is_empty() {
+            "is limited to namespaces, but the kind is cluster-scoped: remove .namespaces(…), and select with \
+             .labels(…) or .fields(…) if need be"
+                .to_owned()
+        } else {
+            let (_, name) = twice.next()?;
+            format!(
+                "has two indexes named {:?}, of which only one would be found: give one of them another name, or \
+                 remove it",
+                name.as_str()
+            )
+        };
+        Some(BuildError(format!("{resource} {why}")))
     }
 
     /// Returns one scope per namespace, or a single one for all.

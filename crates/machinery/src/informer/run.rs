@@ -47,40 +47,10 @@ pub enum Error {
     },
 }
 
-/// The reason why an informer cannot work as built.
+/// The reason why an informer cannot work as built, as a sentence.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum BuildError {
-    /// It has namespaces, but its kind is cluster-scoped.
-    #[error(
-        "the informer of {resource} is limited to namespaces, but the kind is cluster-scoped: \
-         remove .namespaces(…), and select with .labels(…) or .fields(…) if need be"
-    )]
-    ClusterScoped {
-        /// `nodes`.
-        resource: String,
-    },
-    /// It requests metadata only, and its type decodes whole objects.
-    #[error(
-        "the informer of {resource} requests metadata only, but `Typed` decodes whole objects: declare a view, a \
-         struct with `metadata: Meta<Everything>`, or remove .metadata_only()"
-    )]
-    MetadataOfWhole {
-        /// `nodes`.
-        resource: String,
-    },
-    /// Two of its indexes have the same name.
-    #[error(
-        "the informer of {resource} has two indexes named {index:?}, of which only one would be \
-         found: give one of them another name, or remove it"
-    )]
-    DuplicateIndex {
-        /// `deployments.apps`.
-        resource: String,
-        /// The name.
-        index: String,
-    },
-}
+#[error("the informer of {0}")]
+pub struct BuildError(pub(super) String);
 
 /// Stores a local copy of one kind and reports changes to handlers. Cheap to clone; all clones are the same
 /// informer.

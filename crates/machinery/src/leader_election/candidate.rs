@@ -165,6 +165,10 @@ impl Candidate {
         self.giving_up = true;
         self.until = None;
         self.due = now;
+        // The API server may still apply a request that is cancelled now.
+        if matches!(self.asked, Some((Asked::Create | Asked::Update, _))) {
+            self.doubt();
+        }
     }
 
     /// Returns the next step at `now`. A request is sent after this call, so not before `now`. `wall` is written into

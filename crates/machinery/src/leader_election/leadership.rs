@@ -45,8 +45,8 @@ pub struct Leadership {
 }
 
 pub(super) struct Shared {
-    /// End of permission by [`since_boot`], in nanoseconds; 0 without permission. Only the elector writes it. It withdraws
-    /// permission before another process can acquire the lease.
+    /// End of permission by [`since_boot`], in nanoseconds; 0 without permission. Only the elector writes it. It
+    /// withdraws permission before another process can acquire the lease.
     until: AtomicU64,
     /// Time limit of a write that was begun with permission.
     in_flight: Duration,
@@ -84,15 +84,12 @@ impl Leadership {
 
     /// Returns the remaining time of permission, if there is one.
     fn left(&self) -> Option<Duration> {
-        let until = self.shared.until.load(Ordering::Acquire);
-        let left = until.checked_sub(nanoseconds(since_boot()))?;
-        (left > 0).then_some(Duration::from_nanos(left))
+        Some(rest(&self.shared.until)).filter(|left| !left.is_zero())
     }
 
     /// Returns the time for which the API server can still apply an unanswered write.
     pub(super) fn writes_until(&self) -> Duration {
-        let until = self.shared.writes_until.load(Ordering::Acquire);
-        Duration::from_nanos(until.saturating_sub(nanoseconds(since_boot())))
+        rest(&self.shared.writes_until)
     }
 
     /// Returns the phase and its reasons. It can lag for a moment when permission has just ended: writes use
@@ -169,6 +166,12 @@ impl std::fmt::Debug for Leadership {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Leadership").field(&*self.shared.status.borrow()).finish()
     }
+}
+
+/// Returns the time from now until a reading of [`since_boot`].
+fn rest(until: &AtomicU64) -> Duration {
+    let until = until.load(Ordering::Acquire);
+    Duration::from_nanos(until.saturating_sub(nanoseconds(since_boot())))
 }
 
 /// Converts a time since boot, up to 584 years.

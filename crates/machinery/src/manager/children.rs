@@ -405,11 +405,7 @@ impl<V: Resource> Context<V> {
 
     /// Returns whether the owner reference names an object with the kind and name of this one.
     fn is_namesake(&self, owner: &Owner) -> bool {
-        let group =
-            |api_version: &str| api_version.split_once('/').map(|(group, _)| group.to_owned());
-        let this = self.object.as_owner();
-        (&owner.kind, &owner.name) == (&this.kind, &this.name)
-            && group(&owner.api_version) == group(&this.api_version)
+        owner.is_of(&V::kind()) && owner.name == *self.key().name()
     }
 
     /// Deletes the owned objects of view `C` that `keep` rejects, such as those with an earlier name. Objects that
@@ -531,21 +527,16 @@ impl<V: Resource> Context<V> {
             return Ok(ObjectKey::new("", name));
         }
         let (own, wanted) = (self.key().namespace(), &metadata["namespace"]);
+        let is_inside = V::kind().namespaced;
+        let is_free = self.labelled::<C>().is_some() || !is_inside;
         match wanted.as_str() {
-            Some(namespace) if self.labelled::<C>().is_some() && client::is_name(namespace) => {
+            Some(namespace) if is_free && client::is_name(namespace) => {
                 Ok(ObjectKey::new(namespace, name))
             }
-            None if V::kind().namespaced && wanted.is_null() => {
-                Ok(ObjectKey::new(own.clone(), name))
-            }
-            Some(namespace) if V::kind().namespaced && *namespace == **own => {
-                Ok(ObjectKey::new(own.clone(), name))
-            }
-            Some(namespace) if !V::kind().namespaced && client::is_name(namespace) => {
-                Ok(ObjectKey::new(namespace, name))
-            }
+            Some(namespace) if is_inside && *namespace == **own => Ok(self.key().sibling(name)),
+            None if is_inside && wanted.is_null() => Ok(self.key().sibling(name)),
             // The garbage collector would delete it.
-            Some(_) if V::kind().namespaced => Err(unusable(format!(
+            Some(_) if is_inside => Err(unusable(format!(
                 "the namespace {wanted}, but owned objects of a {} must be in its own, {own:?}",
                 V::kind().kind
             ))),

@@ -65,7 +65,6 @@ use std::any::TypeId;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use builder::Registration;
 use futures::FutureExt;
@@ -193,13 +192,7 @@ impl Manager {
         self
     }
 
-    /// Sets the time limit of calls. Default 20 s.
-    pub fn deadline(mut self, deadline: Duration) -> Manager {
-        self.client.deadline = deadline;
-        self
-    }
-
-    /// Changes the options of the client. With leader election, the lease is its gate.
+    /// Changes the options of the client, such as its `deadline`. With leader election, the lease is its gate.
     pub fn client(mut self, change: impl FnOnce(&mut client::Options)) -> Manager {
         change(&mut self.client);
         self

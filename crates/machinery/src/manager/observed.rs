@@ -86,7 +86,7 @@ impl Shared {
                 }
                 let here = namespace.map(|name| format!(" in {name}")).unwrap_or_default();
                 let why = health.why.map(|why| format!(": {why}")).unwrap_or_default();
-                let text = format!("{}{here}{why}", health.state);
+                let text = format!("{:?}{here}{why}", health.state);
                 if !(one_is_live && health.state == State::Forbidden) {
                     return Err(text);
                 }

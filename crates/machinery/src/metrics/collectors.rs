@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use crate::informer::Informer;
 use crate::instruments::full_name;
 use crate::object::Resource;
-use crate::reflector::{Health, State};
+use crate::reflector::State;
 use crate::workqueue::{Key, Priority, Snapshot, WorkQueue};
 
 /// Metrics of the process, read at each scrape, with the names that all Prometheus client libraries use. Without /proc,
@@ -123,7 +123,8 @@ impl<T: Numbers> Collector for Sources<T> {
                     let labels: Vec<_> = labels.chain(priority).collect();
                     let metric = metric.encode_family(&labels)?;
                     match kind {
-                        MetricType::Counter => ConstCounter::new(value).encode(metric)?,
+                        // All counters are whole numbers.
+                        MetricType::Counter => ConstCounter::new(value as u64).encode(metric)?,
                         _ => ConstGauge::new(value).encode(metric)?,
                     }
                 }
@@ -173,25 +174,19 @@ impl Informers {
     pub(super) fn watch<V: Resource>(&self, informer: Informer<V>) {
         self.add(informer.kind().resource(), move || {
             let (scopes, now) = (informer.health(), Instant::now());
-            let scopes = scopes.iter().map(|(_, health)| InformerNumbers::of(health, now));
+            let scopes = scopes.iter().map(|(_, health)| InformerNumbers {
+                version: health.version.number().unwrap_or_default(),
+                stale: health.staleness(now),
+                synced: health.synced,
+                live: health.state == State::Live,
+                quarantined: health.quarantined,
+                ..InformerNumbers::default()
+            });
             InformerNumbers {
                 handler_panics: informer.handler_panics(),
                 ..scopes.reduce(InformerNumbers::and).unwrap_or_default()
             }
         });
-    }
-}
-
-impl InformerNumbers {
-    fn of(health: &Health, now: Instant) -> InformerNumbers {
-        InformerNumbers {
-            version: health.version.number().unwrap_or_default(),
-            stale: health.staleness(now),
-            synced: health.synced,
-            live: health.state == State::Live,
-            quarantined: health.quarantined,
-            ..InformerNumbers::default()
-        }
     }
 }
 

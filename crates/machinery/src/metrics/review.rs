@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hashbrown::HashMap;
+use k8s_openapi::api::authentication::v1::TokenReviewStatus;
+use k8s_openapi::api::authorization::v1::SubjectAccessReviewStatus;
 use parking_lot::Mutex;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
@@ -77,28 +78,6 @@ pub struct Reviews {
 /// Time of a review and its result.
 type Answer = (Instant, Result<(), Refusal>);
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Identity {
-    authenticated: bool,
-    user: User,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct User {
-    username: String,
-    uid: String,
-    groups: Vec<String>,
-    extra: Value,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Permission {
-    allowed: bool,
-}
-
 // === impl Access ===
 
 impl Access {
@@ -151,17 +130,17 @@ impl Reviews {
     }
 
     async fn ask(&self, token: &str) -> Result<(), Refusal> {
-        let Identity { authenticated, user } =
-            self.review(&TOKEN, &json!({ "token": token })).await?;
-        if !authenticated || user.username.is_empty() {
+        let token: TokenReviewStatus = self.review(&TOKEN, &json!({ "token": token })).await?;
+        let user = token.user.filter(|_| token.authenticated == Some(true)).unwrap_or_default();
+        if user.username.as_deref().unwrap_or_default().is_empty() {
             return Err(Refusal::Unauthenticated);
         }
         let attributes = json!({"path": "/metrics", "verb": "get"});
         let spec = json!({"user": user.username, "uid": user.uid, "groups": user.groups,
             "extra": user.extra, "nonResourceAttributes": attributes});
-        let Permission { allowed } = self.review(&ACCESS, &spec).await?;
+        let access: SubjectAccessReviewStatus = self.review(&ACCESS, &spec).await?;
         self.is_reported.store(false, Ordering::Relaxed);
-        if allowed { Ok(()) } else { Err(Refusal::Forbidden) }
+        if access.allowed { Ok(()) } else { Err(Refusal::Forbidden) }
     }
 
     async fn review<S: DeserializeOwned>(&self, kind: &Kind, spec: &Value) -> Result<S, Refusal> {

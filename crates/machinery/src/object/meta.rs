@@ -9,6 +9,7 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use thin_vec::ThinVec;
 
+use super::Kind;
 use super::labels::Kept;
 use super::{InternedStr, Labels, ObjectKey, ResourceVersion, Uid, visit_text};
 
@@ -296,6 +297,14 @@ impl<'de> Deserialize<'de> for Seconds {
 }
 
 // === impl Owner ===
+
+impl Owner {
+    /// Returns whether it is an object of this kind, in any version.
+    pub fn is_of(&self, kind: &Kind) -> bool {
+        let group = self.api_version.split_once('/').map_or("", |(group, _)| group);
+        (group, &*self.kind) == (kind.group, kind.kind)
+    }
+}
 
 impl Serialize for Owner {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

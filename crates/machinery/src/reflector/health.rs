@@ -1,6 +1,5 @@
 //! The health of a reflector: its state, a handle to read it, and lines in the log.
 
-use std::fmt;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -61,20 +60,12 @@ pub struct HealthHandle(watch::Sender<Health>);
 pub(super) struct HealthReporter {
     kind: Kind,
     namespace: Option<InternedStr>,
-    health: HealthHandle,
+    pub(super) health: HealthHandle,
     hints: Hints,
     /// Number of failures since the last recovery.
     failures: u32,
     /// True if the problem was logged, so that its end must be logged, too.
     reported: bool,
-}
-
-// === impl State ===
-
-impl fmt::Display for State {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self, f)
-    }
 }
 
 // === impl Health ===
@@ -149,10 +140,6 @@ impl HealthReporter {
 
     pub(super) fn state(&self) -> State {
         self.health.0.borrow().state
-    }
-
-    pub(super) fn handle(&self) -> HealthHandle {
-        self.health.clone()
     }
 
     /// Reports a response at `at`; the view is complete up to `version`.

@@ -129,7 +129,7 @@ impl<V: Resource> Reflector<V> {
 
     /// Returns a handle that reads its health at any time.
     pub fn health(&self) -> HealthHandle {
-        self.health.handle()
+        self.health.health.clone()
     }
 
     /// Lists and watches until shutdown.

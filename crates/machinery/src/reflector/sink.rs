@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use super::health::HealthHandle;
 use crate::client::{Undecodable, WatchEvent};
 use crate::instruments::{LIST_FAILURES, LIST_ITEMS, LIST_SECONDS, LISTS, UNDECODABLE};
-use crate::object::{Kind, ObjectKey, Resource, ResourceVersion};
+use crate::object::{ObjectKey, Resource, ResourceVersion};
 use crate::store::Writer;
 
 /// Approximate limit of keys from failed lists, until a list is complete.
@@ -17,7 +17,6 @@ pub(super) struct StoreSink<V> {
     writer: Writer<V>,
     quarantine: Quarantine,
     health: HealthHandle,
-    kind: Kind,
     /// Number of objects staged since `began`.
     items: usize,
     began: Instant,
@@ -38,7 +37,6 @@ impl<V: Resource> StoreSink<V> {
             writer,
             quarantine: Quarantine::default(),
             health,
-            kind: V::kind(),
             items: 0,
             began: Instant::now(),
         }
@@ -50,7 +48,7 @@ impl<V: Resource> StoreSink<V> {
         self.began = Instant::now();
         self.quarantine.begin();
         self.writer.begin_replace();
-        LISTS.with([self.kind.resource()]).inc();
+        LISTS.with([V::kind().resource()]).inc();
     }
 
     /// Stages an item of a list.
@@ -126,25 +124,25 @@ impl<V: Resource> StoreSink<V> {
         let taken = self.writer.commit(at);
         if !taken {
             // The reflector refuses such a list earlier.
-            tracing::error!("the list of {} at {at} was not accepted", self.kind.resource());
+            tracing::error!("the list of {} at {at} was not accepted", V::kind().resource());
             return;
         }
         self.quarantine.commit();
         self.count_quarantined();
         self.health.update(|health| health.synced = true);
-        LIST_SECONDS.with([self.kind.resource()]).observe(self.began.elapsed().as_secs_f64());
-        LIST_ITEMS.with([self.kind.resource()]).observe(self.items as f64);
+        LIST_SECONDS.with([V::kind().resource()]).observe(self.began.elapsed().as_secs_f64());
+        LIST_ITEMS.with([V::kind().resource()]).observe(self.items as f64);
     }
 
     /// Discards the list.
     pub(super) fn abandon(&mut self) {
         self.writer.abort();
-        LIST_FAILURES.with([self.kind.resource()]).inc();
+        LIST_FAILURES.with([V::kind().resource()]).inc();
     }
 
     fn heal(&mut self, key: &ObjectKey) {
         if self.quarantine.remove(key, false) {
-            tracing::info!("{} {key} can be decoded again, or is deleted", self.kind.resource());
+            tracing::info!("{} {key} can be decoded again, or is deleted", V::kind().resource());
             self.count_quarantined();
         }
     }
@@ -152,7 +150,7 @@ impl<V: Resource> StoreSink<V> {
     fn quarantine(&mut self, bad: Undecodable, staging: bool) {
         let Undecodable { key, why, .. } = bad;
         if self.quarantine.put(key.clone(), staging) {
-            let resource = self.kind.resource();
+            let resource = V::kind().resource();
             tracing::warn!("{resource} {key} cannot be decoded and stays as it was: {why}");
             UNDECODABLE.with([resource]).inc();
         }

@@ -63,9 +63,7 @@ impl<V: Object> Index<V> {
     /// several.
     pub fn by_controller<P: Resource>() -> Index<V> {
         let values = |object: &V, each: &mut dyn FnMut(InternedStr)| match &object.meta().owner {
-            Some(owner) if owner.kind == P::kind().kind && is_of_group::<P>(&owner.api_version) => {
-                each(owner.name.clone());
-            }
+            Some(owner) if owner.is_of(&P::kind()) => each(owner.name.clone()),
             _ => {}
         };
         Index { is_by_controller: true, ..Index::new(by_controller::<P>(), values) }
@@ -100,10 +98,6 @@ impl<V> Clone for Index<V> {
 /// Returns the name of [`Index::by_controller`]: `controller foos.example.com`.
 pub(super) fn by_controller<P: Resource>() -> String {
     format!("controller {}", P::kind().resource())
-}
-
-fn is_of_group<P: Resource>(api_version: &str) -> bool {
-    api_version.split_once('/').map_or("", |(group, _)| group) == P::kind().group
 }
 
 // === impl ByKey ===

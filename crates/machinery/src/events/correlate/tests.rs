@@ -21,11 +21,11 @@ impl Bench {
         self.wall += jiff::SignedDuration::try_from(time).unwrap();
     }
 
-    fn observe(&mut self, object: &str, note: &str) -> Verdict {
+    fn observe(&mut self, object: &str, note: &str) -> Result<bool, Dropped> {
         self.observe_in("ns", object, note)
     }
 
-    fn observe_in(&mut self, namespace: &str, object: &str, note: &str) -> Verdict {
+    fn observe_in(&mut self, namespace: &str, object: &str, note: &str) -> Result<bool, Dropped> {
         let mut said = occurrence(object, note);
         said.regarding.key = ObjectKey::new(namespace, object);
         self.correlator.observe(said, self.now, self.wall)
@@ -56,25 +56,25 @@ fn occurrence(object: &str, note: &str) -> Occurrence {
 #[tokio::test]
 async fn an_equal_event_is_written_again_after_a_while_or_a_failure() {
     let mut bench = Bench::new();
-    assert_eq!(bench.observe("a", "no quota"), Verdict::New);
-    assert_eq!(bench.observe("a", "no quota"), Verdict::Repeated, "it waits");
+    assert_eq!(bench.observe("a", "no quota"), Ok(true));
+    assert_eq!(bench.observe("a", "no quota"), Ok(false), "it waits");
     let first = bench.correlator.take().unwrap();
-    assert_eq!(bench.observe("a", "no quota"), Verdict::Repeated, "it is being written");
+    assert_eq!(bench.observe("a", "no quota"), Ok(false), "it is being written");
     bench.correlator.finish(&first.said, false);
     assert_eq!(bench.correlator.busy(), 0);
-    assert_eq!(bench.observe("a", "no quota"), Verdict::New, "it was lost");
+    assert_eq!(bench.observe("a", "no quota"), Ok(true), "it was lost");
     assert_ne!(bench.write()[0].name, first.name);
     bench.pass(AGAIN - Duration::from_secs(1));
-    assert_eq!(bench.observe("a", "no quota"), Verdict::Repeated);
+    assert_eq!(bench.observe("a", "no quota"), Ok(false));
     bench.pass(Duration::from_secs(1));
-    assert_eq!(bench.observe("a", "no quota"), Verdict::New);
+    assert_eq!(bench.observe("a", "no quota"), Ok(true));
 }
 
 #[tokio::test]
 async fn a_new_note_creates_a_new_event() {
     let mut bench = Bench::new();
-    bench.observe("a", "no quota");
-    assert_eq!(bench.observe("a", "no node"), Verdict::New);
+    let _ = bench.observe("a", "no quota");
+    assert_eq!(bench.observe("a", "no node"), Ok(true));
     let jobs = bench.write();
     assert_eq!(jobs.len(), 2);
     assert_ne!(jobs[0].name, jobs[1].name);
@@ -85,12 +85,12 @@ async fn repetitions_leave_the_reserve_to_new_events() {
     let mut bench = Bench::new();
     let mut writes = 0;
     for _ in 0..30 {
-        bench.observe("a", "no quota");
+        let _ = bench.observe("a", "no quota");
         writes += bench.write().len();
         bench.now += AGAIN;
     }
     assert!(writes < 30, "{writes}");
-    assert_eq!(bench.observe("a", "no node"), Verdict::New);
+    assert_eq!(bench.observe("a", "no node"), Ok(true));
 }
 
 #[tokio::test]
@@ -99,17 +99,22 @@ async fn the_limit_of_one_object_does_not_affect_another() {
     let mut said = occurrence("a", "x");
     let reasons: Vec<&'static str> =
         (0..40).map(|i| &*String::leak(format!("Reason{i}"))).collect();
-    let verdicts: Vec<Verdict> = reasons
+    let verdicts: Vec<Result<bool, Dropped>> = reasons
         .iter()
         .map(|reason| {
             said.reason = reason;
             bench.correlator.observe(said.clone(), bench.now, bench.wall)
         })
         .collect();
-    let accepted = verdicts.iter().filter(|v| **v == Verdict::New).count();
+    let accepted = verdicts.iter().filter(|v| **v == Ok(true)).count();
     assert_eq!(accepted as u32, BURST);
-    assert_eq!(verdicts[30], Verdict::Dropped(Dropped::Spam));
-    assert_eq!(bench.observe("b", "x"), Verdict::New);
+    assert_eq!(verdicts[30], Err(Dropped::Spam));
+    assert_eq!(bench.observe("b", "x"), Ok(true));
+    bench.pass(REFILL - Duration::from_secs(1));
+    assert_eq!(bench.observe("a", "1"), Err(Dropped::Spam));
+    bench.pass(Duration::from_secs(1));
+    assert_eq!(bench.observe("a", "2"), Ok(true));
+    assert_eq!(bench.observe("a", "3"), Err(Dropped::Spam), "one more");
 }
 
 #[tokio::test]
@@ -117,13 +122,13 @@ async fn the_queue_and_the_memory_are_bounded() {
     let mut bench = Bench::new();
     for i in 0..QUEUE {
         let namespace = format!("ns-{}", i / QUEUE_OF_ONE);
-        assert_eq!(bench.observe_in(&namespace, &format!("o{i}"), "x"), Verdict::New);
+        assert_eq!(bench.observe_in(&namespace, &format!("o{i}"), "x"), Ok(true));
     }
-    assert_eq!(bench.observe("more", "x"), Verdict::Dropped(Dropped::QueueFull));
-    assert_eq!(bench.observe_in("ns-0", "o1", "x"), Verdict::Repeated, "what waits needs no room");
+    assert_eq!(bench.observe("more", "x"), Err(Dropped::QueueFull));
+    assert_eq!(bench.observe_in("ns-0", "o1", "x"), Ok(false), "what waits needs no room");
     for i in 0..20_000 {
         bench.write();
-        bench.observe(&format!("p{i}"), "x");
+        let _ = bench.observe(&format!("p{i}"), "x");
     }
     let Correlator { recent, budgets, .. } = &bench.correlator;
     assert!(recent.len() <= MEMORY && budgets.len() <= MEMORY);
@@ -133,12 +138,12 @@ async fn the_queue_and_the_memory_are_bounded() {
 async fn one_namespace_does_not_fill_the_queue() {
     let mut bench = Bench::new();
     for i in 0..QUEUE_OF_ONE {
-        assert_eq!(bench.observe_in("hangs", &format!("o{i}"), "x"), Verdict::New);
+        assert_eq!(bench.observe_in("hangs", &format!("o{i}"), "x"), Ok(true));
     }
-    assert_eq!(bench.observe_in("hangs", "more", "x"), Verdict::Dropped(Dropped::QueueFull));
-    assert_eq!(bench.observe_in("other", "more", "x"), Verdict::New);
+    assert_eq!(bench.observe_in("hangs", "more", "x"), Err(Dropped::QueueFull));
+    assert_eq!(bench.observe_in("other", "more", "x"), Ok(true));
     bench.write();
-    assert_eq!(bench.observe_in("hangs", "more", "x"), Verdict::New);
+    assert_eq!(bench.observe_in("hangs", "more", "x"), Ok(true));
     bench.write();
     assert!(bench.correlator.busy() == 0);
 }
@@ -149,7 +154,7 @@ async fn names_never_repeat_even_when_the_wall_clock_goes_back() {
     let mut names = std::collections::HashSet::new();
     for i in 0..2_000 {
         bench.wall -= jiff::SignedDuration::from_secs(1);
-        bench.observe(&format!("same-{}", i % 3), &format!("{i}"));
+        let _ = bench.observe(&format!("same-{}", i % 3), &format!("{i}"));
         bench.pass(REFILL);
         for job in bench.write() {
             assert!(names.insert(job.name.clone()), "{} twice", job.name);
