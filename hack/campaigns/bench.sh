@@ -119,6 +119,7 @@ build_ours() {
     say "building crates/machinery/examples/foo.rs, in a package as the template makes it"
     local package=$OUT/foo-operator
     rm -rf "$package"
+    mkdir -p "$OUT" # The first run may be one of parts.
     "$ROOT/hack/new-controller.sh" "$package" Foo samplecontroller.k8s.io >/dev/null
     mkdir "$package/src/bin" && cp "$ROOT/crates/machinery/examples/foo.rs" "$package/src/bin/"
     cargo build --quiet --locked --release --target-dir "$CARGO_TARGET_DIR" \
