@@ -22,7 +22,7 @@ matches "$name" "$label" "\"$name\" cannot name the package: use lower case lett
 matches "$kind" '[A-Z][A-Za-z0-9]{0,62}' "\"$kind\" cannot be a kind: use letters and digits in CamelCase, such as Gadget"
 case $kind in
   Action | Arc | Box | Cluster | Condition | Context | Debug | Default | Deployment | Id | JsonSchema | Manager | None | Ok | Option | \
-    Problem | Result | Self | Server | Some | String | Typed | Vec)
+    ReconcileError | Result | Self | Server | Some | String | Typed | Vec)
     echo "new-controller.sh: the template uses a type $kind: make the package with another kind, and rename it" >&2
     exit 1
     ;;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::controller::{Action, Problem};
+use crate::controller::{Action, ReconcileError};
 use crate::manager::Context;
 use crate::object::{InternedStr, Meta};
 use crate::workload::child::Desired;
@@ -248,7 +248,7 @@ pub async fn reconcile(
     cx: Context<App>,
     allow_templates: bool,
     observer: Observer,
-) -> Result<Action, Problem> {
+) -> Result<Action, ReconcileError> {
     let mut children = desired(&app);
     let mut run = Reconciliation::new(&cx, &observer)?;
     let health = if is_paused(&app.meta) {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::controller::{Action, Problem};
+use crate::controller::{Action, ReconcileError};
 use crate::manager::Context;
 use crate::object::{InternedStr, Meta};
 use crate::workload::child::Desired;
@@ -177,7 +177,7 @@ pub async fn reconcile(
     cx: Context<GenericDaemon>,
     allow_templates: bool,
     observer: Observer,
-) -> Result<Action, Problem> {
+) -> Result<Action, ReconcileError> {
     let desired = desired(&daemon);
     let label = daemon.spec.node_labels();
     let mut run = Reconciliation::new(&cx, &observer)?;

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::client::Client;
-use crate::controller::{Action, Problem};
+use crate::controller::{Action, ReconcileError};
 use crate::events;
 use crate::manager::Context;
 use crate::object::{InternedStr, Labels, Meta, Object};
@@ -240,7 +240,7 @@ pub async fn reconcile(
     settings: Settings,
     pace: Pace,
     observer: Observer,
-) -> Result<Action, Problem> {
+) -> Result<Action, ReconcileError> {
     let mut run = Reconciliation::new(&cx, &observer)?;
     let health = if is_paused(&memcached.meta) {
         run.observe_paused(known(&cx)?).await
@@ -282,7 +282,7 @@ async fn apply(
     settings: &Settings,
     pace: &Pace,
     wanted: Images,
-) -> Result<Health, Problem> {
+) -> Result<Health, ReconcileError> {
     if !run.finalizer(FINALIZER).await? {
         // Nothing is created without the finalizer.
         pace.refused(cx.key());
@@ -303,12 +303,12 @@ async fn apply(
 }
 
 /// Returns what the pods add to the health of the Deployment.
-fn known(cx: &Context<Memcached>) -> Result<health::Context<'static>, Problem> {
+fn known(cx: &Context<Memcached>) -> Result<health::Context<'static>, ReconcileError> {
     Ok(health::Context { listed: Some(nodes(cx)?.len()), ..health::Context::default() })
 }
 
 /// Returns the names of the pods that serve.
-fn nodes(cx: &Context<Memcached>) -> Result<Vec<InternedStr>, Problem> {
+fn nodes(cx: &Context<Memcached>) -> Result<Vec<InternedStr>, ReconcileError> {
     let key = cx.key();
     let pods = cx.store::<Pod>()?.by_index(BY_MEMCACHED, &key.to_string())?;
     let serving = pods.iter().filter(|pod| pod.serves(key.name()));
@@ -324,7 +324,7 @@ pub async fn finalize(
     memcached: Arc<Memcached>,
     cx: Context<Memcached>,
     pace: Pace,
-) -> Result<(), Problem> {
+) -> Result<(), ReconcileError> {
     pace.forget(cx.key());
     if finalizing(&memcached, true, Time::now()) == memcached.status {
         return Ok(());

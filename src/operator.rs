@@ -304,7 +304,7 @@ fn generic_daemon(manager: Manager, allow_templates: bool, observer: Observer) -
 
 /// Returns the builder of a custom resource's controller.
 fn custom<V: Custom>(manager: Manager) -> ControllerBuilder<V> {
-    manager.controller().conditions(&Type::NAMES).publish_writes().on_error(refused)
+    manager.controller().conditions(Type::NAMES).publish_writes().on_error(refused)
 }
 
 #[cfg(test)]

@@ -109,25 +109,27 @@ fn the_table_contains_the_default_reasons_of_schemas() {
 fn the_checked_permissions_match_the_rbac_artifacts() {
     use std::collections::BTreeSet;
     use workload_operator::cli::check::{
-        CLUSTER_RIGHTS, LEASE_RIGHTS, METRICS_RIGHTS, RIGHTS, Right,
+        CLUSTER_PERMISSIONS, LEASE_PERMISSIONS, METRICS_PERMISSIONS, PERMISSIONS, Permission,
     };
 
-    let flat = |rights: &[Right]| -> BTreeSet<[String; 3]> {
-        let verbs = |right: &Right| right.verbs.iter().map(|verb| (*verb).to_owned());
-        let all = rights.iter().flat_map(|right| {
-            verbs(right).map(|verb| [right.group.to_owned(), right.resource.to_owned(), verb])
+    let flat = |permissions: &[Permission]| -> BTreeSet<[String; 3]> {
+        let verbs =
+            |permission: &Permission| permission.verbs.iter().map(|verb| (*verb).to_owned());
+        let all = permissions.iter().flat_map(|permission| {
+            verbs(permission)
+                .map(|verb| [permission.group.to_owned(), permission.resource.to_owned(), verb])
         });
         all.collect()
     };
-    let in_cluster = [RIGHTS, CLUSTER_RIGHTS].concat();
-    for (kind, rights) in [("ClusterRole", &*in_cluster), ("Role", LEASE_RIGHTS)] {
+    let in_cluster = [PERMISSIONS, CLUSTER_PERMISSIONS].concat();
+    for (kind, permissions) in [("ClusterRole", &*in_cluster), ("Role", LEASE_PERMISSIONS)] {
         assert_eq!(
             granted("operator.yaml", kind),
-            flat(rights),
+            flat(permissions),
             "{kind} in artifacts/rbac/operator.yaml"
         );
     }
-    assert_eq!(granted("metrics.yaml", "ClusterRole"), flat(METRICS_RIGHTS));
+    assert_eq!(granted("metrics.yaml", "ClusterRole"), flat(METRICS_PERMISSIONS));
 }
 
 /// Group, resource and verb of every rule of the `kind` in a file of artifacts/rbac.

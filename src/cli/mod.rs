@@ -32,9 +32,9 @@ use crate::{client, manager};
 /// The operator's identity for the API server and users.
 pub(crate) const IDENTITY: Identity = Identity::new(MANAGER, "workload-operator.example.com")
     .version(env!("CARGO_PKG_VERSION"))
-    .hints(Hints {
+    .with_hints(Hints {
         kinds: "update the installation (`workload-operator check` shows how)",
-        rights: "update the installation (`workload-operator check` names what is missing)",
+        permissions: "update the installation (`workload-operator check` names what is missing)",
         reviews: "grant its account to create tokenreviews and subjectaccessreviews, or set \
                   --metrics-secure=false",
     });

@@ -24,7 +24,7 @@ use tokio::time::Instant;
 
 use super::pod::EXPORTER;
 use super::{Images, MEMCACHED, Memcached, Settings, Spec, desired};
-use crate::controller::{Action, Problem};
+use crate::controller::{Action, ReconcileError};
 use crate::manager::Context;
 use crate::object::{InternedStr, Object, ObjectKey};
 use crate::workload::custom_resource::is_paused;
@@ -210,7 +210,7 @@ impl Pace {
         cx: &Context<Memcached>,
         settings: &Settings,
         wanted: Images,
-    ) -> Result<Given, Problem> {
+    ) -> Result<Given, ReconcileError> {
         let (memcached, key, at) = (cx.object(), cx.key(), Instant::now());
         let now = |images| Ok(Given { images, waits: None });
         {
@@ -324,7 +324,7 @@ impl Turns {
         cx: &Context<Memcached>,
         settings: &Settings,
         now: Instant,
-    ) -> Result<(), Problem> {
+    ) -> Result<(), ReconcileError> {
         let deployments = cx.store::<Deployment>()?;
         let all = cx.store::<Memcached>()?.list();
         self.admitted.retain(|key, _| deployments.contains(key));
@@ -449,7 +449,7 @@ impl Standing {
         };
         let has_no_cache = spec.size == 0 || there.spec.replicas == 0;
         let changes_pods = runs.exporter.is_some() != wanted.exporter.is_some();
-        if is_paused(meta) || meta.deleting || has_no_cache || changes_pods {
+        if is_paused(meta) || meta.is_terminating || has_no_cache || changes_pods {
             return Some(Standing::Idle);
         }
         let is_admitted =

@@ -396,7 +396,7 @@ fn a_contested_field_is_no_failure_to_create_the_deployment() {
     let name = Name { kind: Deployment::kind(), key: memcached.key().clone() };
     let field = Some("metadata.labels".to_owned());
     let contested =
-        Problem::Contested { name: name.clone(), field, wait: std::time::Duration::ZERO };
+        ReconcileError::Contested { name: name.clone(), field, wait: std::time::Duration::ZERO };
     let nodes = vec![InternedStr::new("a"), InternedStr::new("b")];
     let health = Health::of_problem(&contested);
     let found = Found { failure: failure(&contested), ..found(Some(&deployment), health) };
@@ -405,8 +405,8 @@ fn a_contested_field_is_no_failure_to_create_the_deployment() {
     assert_eq!(available, Truth::True, "both serve: {message}");
     let (degraded, reason, _) = condition(&status.conditions, Type::Degraded).unwrap();
     assert_eq!((degraded, reason), (Truth::True, "Contested"));
-    let taken = Problem::not_owned::<Memcached, Deployment>(memcached.key());
-    for problem in [taken, Problem::Immutable { name, field: "spec.selector".to_owned() }] {
+    let taken = ReconcileError::not_owned::<Memcached, Deployment>(memcached.key());
+    for problem in [taken, ReconcileError::Immutable { name, field: "spec.selector".to_owned() }] {
         assert!(failure(&problem).is_some(), "{problem:?}");
     }
 }

@@ -14,10 +14,10 @@ use super::KINDS;
 use super::custom_resource::Json;
 use super::labels::{self, union};
 use super::merge::merge;
-use crate::controller::Problem;
+use crate::controller::ReconcileError;
 use crate::manager::{Context, EnsureOptions};
 use crate::object::{
-    InternedStr, Keep, Kind, Labels, Meta, Object, ObjectKey, Owner, Resource, Uid,
+    InternedStr, Kind, Labels, Meta, MetadataFilter, Object, ObjectKey, Owner, Resource, Uid,
 };
 
 /// The longest group, version, kind or name of an object that can exist, in bytes: `group/version`
@@ -121,7 +121,10 @@ impl<S: ChildSpec> Desired<S> {
     ///
     /// # Errors
     /// Those of [`Context::ensure_with`].
-    pub async fn ensure<V: Resource>(&self, cx: &Context<V>) -> Result<Arc<Child<S>>, Problem> {
+    pub async fn ensure<V: Resource>(
+        &self,
+        cx: &Context<V>,
+    ) -> Result<Arc<Child<S>>, ReconcileError> {
         let unwanted = |stored: &Child<S>| S::unwanted(&self.spec, &stored.to_value());
         let is_known = |there: &Child<S>| labels::are_of_same(&there.meta.labels, &self.labels);
         let options = EnsureOptions::default().unwanted(&unwanted);
@@ -136,7 +139,7 @@ impl<S: ChildSpec> Desired<S> {
         &self,
         cx: &Context<V>,
         child: &Child<S>,
-    ) -> Result<bool, Problem> {
+    ) -> Result<bool, ReconcileError> {
         let unwanted = |stored: &Child<S>| S::unwanted(&self.spec, &stored.to_value());
         let options = EnsureOptions::default().unwanted(&unwanted);
         cx.is_ensured(self.to_apply(cx.key()), options, child)
@@ -163,7 +166,7 @@ impl<S: ChildSpec> Child<S> {
 }
 
 impl<S: ChildSpec> Object for Child<S> {
-    type Keep = Own;
+    type MetadataFilter = Own;
     fn meta(&self) -> &Meta<Own> {
         &self.meta
     }
@@ -260,14 +263,14 @@ fn reduced(meta: Meta<Own>) -> Meta<Own> {
     });
     let mut kept = Meta::named(meta.key);
     kept.owner = owner;
-    kept.deleting = meta.deleting;
+    kept.is_terminating = meta.is_terminating;
     (kept.uid, kept.version, kept.generation) = (meta.uid, meta.version, meta.generation);
     kept
 }
 
 // === impl Own ===
 
-impl Keep for Own {
+impl MetadataFilter for Own {
     const APPLIED: &'static str = "workload-operator.example.com/applied";
     const ADMITTED: &'static str = "workload-operator.example.com/admitted";
 

@@ -9,13 +9,13 @@ use serde_json::value::RawValue;
 use super::condition::Condition;
 use super::labels;
 use super::merge::set;
-use crate::object::{InternedStr, Keep, Meta, Object, Resource};
+use crate::object::{InternedStr, Meta, MetadataFilter, Object, Resource};
 
 /// Annotation: while it is `true`, the operator writes nothing but the status.
 pub const PAUSED: &str = "workload-operator.example.com/paused";
 
 /// A custom resource whose status the operator writes.
-pub trait Custom: Resource + Object<Keep = Switches> + Serialize {
+pub trait Custom: Resource + Object<MetadataFilter = Switches> + Serialize {
     /// Returns the generation that the status refers to.
     fn observed_generation(&self) -> i64;
 
@@ -58,7 +58,7 @@ pub struct Json(Option<InternedStr>);
 #[derive(Debug, Clone, Copy)]
 pub enum Switches {}
 
-impl Keep for Switches {
+impl MetadataFilter for Switches {
     fn label(key: &str) -> bool {
         labels::is_inherited(key)
     }

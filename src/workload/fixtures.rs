@@ -157,7 +157,7 @@ pub(crate) fn context_with<V: super::Custom>(
         .owns::<DaemonSet>()
         .owns::<Service>()
         .reads::<Pod>()
-        .conditions(&Type::NAMES);
+        .conditions(Type::NAMES);
     let controller = declare(controller);
     (controller.context(client, recorder, object).unwrap(), requests)
 }

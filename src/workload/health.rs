@@ -22,7 +22,7 @@ use super::progress::{Progress, degraded_for, reported};
 use super::reason::Reason;
 use super::sentence::join;
 use crate::client;
-use crate::controller::{Name, Problem};
+use crate::controller::{Name, ReconcileError};
 use crate::object::Labels;
 
 /// Health of a custom resource or an owned object.
@@ -313,15 +313,15 @@ impl Health {
     }
 
     /// Returns the health of an object with an owned object that is not as desired.
-    pub fn of_problem(problem: &Problem) -> Health {
+    pub fn of_problem(problem: &ReconcileError) -> Health {
         let of = |level, reason, message| Health::new(level, reason, message);
         match problem {
-            Problem::Terminating(Name { kind, key }) => of(
+            ReconcileError::Terminating(Name { kind, key }) => of(
                 Level::Progressing,
                 Reason::AwaitingDeletion,
                 format!("Waiting for the deletion of the previous {} {}", kind.kind, key.name()),
             ),
-            Problem::NotOwned { owner, controller, name: Name { kind, key } } => {
+            ReconcileError::NotOwned { owner, controller, name: Name { kind, key } } => {
                 let (kind, name) = (kind.kind, key.name());
                 let message = match controller {
                     Some(controller) => format!(
@@ -334,7 +334,7 @@ impl Health {
                 };
                 of(Level::Stalled, Reason::ErrResourceExists, message)
             }
-            Problem::Immutable { name: Name { kind, key }, field } => of(
+            ReconcileError::Immutable { name: Name { kind, key }, field } => of(
                 Level::Stalled,
                 Reason::FieldImmutable,
                 format!(
@@ -344,11 +344,11 @@ impl Health {
                     kind.kind
                 ),
             ),
-            Problem::Contested { name, field, .. } => {
+            ReconcileError::Contested { name, field, .. } => {
                 of(Level::Degraded, Reason::Contested, contested(name, field.as_deref()))
             }
-            Problem::Reported(problem) => Health::of_problem(problem),
-            Problem::Call { .. } | Problem::Api(_) => {
+            ReconcileError::Reported(problem) => Health::of_problem(problem),
+            ReconcileError::Call { .. } | ReconcileError::Api(_) => {
                 match problem.api_error().and_then(Reason::of_refusal) {
                     // Other objects can release quota.
                     Some(reason @ Reason::QuotaExceeded) => Health {
@@ -359,7 +359,9 @@ impl Health {
                     None => of(Level::Degraded, Reason::ApiError, unanswered(problem)),
                 }
             }
-            Problem::Custom { reason, message, .. } if *reason == Reason::Invalid.as_str() => {
+            ReconcileError::Custom { reason, message, .. }
+                if *reason == Reason::Invalid.as_str() =>
+            {
                 of(Level::Stalled, Reason::Invalid, message.clone())
             }
             _ => of(Level::Degraded, Reason::ApiError, problem.to_string()),
@@ -396,7 +398,7 @@ impl Health {
     }
 
     /// Returns the health of an owned object that has no health of its own.
-    pub fn of_result<T>(child: &Result<T, Problem>) -> Health {
+    pub fn of_result<T>(child: &Result<T, ReconcileError>) -> Health {
         child
             .as_ref()
             .err()
@@ -499,7 +501,7 @@ fn contested(Name { kind, key }: &Name, field: Option<&str>) -> String {
 }
 
 /// Returns the text of an error of the API server, with possible causes of a missing response.
-fn unanswered(problem: &Problem) -> String {
+fn unanswered(problem: &ReconcileError) -> String {
     let text = stable(problem);
     match problem.api_error() {
         Some(client::Error::Deadline(_)) => format!(
@@ -512,7 +514,7 @@ fn unanswered(problem: &Problem) -> String {
 
 /// Returns the text of an error, the same at each retry: without the local address of a connection, whose port
 /// changes (`read tcp 10.0.0.1:51234->10.0.0.2:443: …`, as Go writes it).
-fn stable(error: &Problem) -> String {
+fn stable(error: &ReconcileError) -> String {
     let text = error.to_string();
     let mut parts = text.split("->");
     let mut stable = parts.next().unwrap_or_default().to_owned();

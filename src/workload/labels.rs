@@ -35,7 +35,7 @@ const OF_KUBERNETES: [&str; 3] =
 
 /// Labels of custom resources that owned objects and pods inherit: keys, and prefixes of keys that end with
 /// `*`. It is a static because the functions that decide which metadata a view keeps
-/// ([`Keep`](crate::object::Keep)) have no further argument. It is set once, before anything is read.
+/// ([`MetadataFilter`](crate::object::MetadataFilter)) have no further argument. It is set once, before anything is read.
 static INHERITED: OnceLock<Box<[String]>> = OnceLock::new();
 
 /// The longest label value (k8s.io/apimachinery/pkg/util/validation, LabelValueMaxLength).

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::labels::MEMCACHED;
 use crate::client::Scope;
-use crate::object::{InternedStr, Keep, Kind, Meta, ObjectKey};
+use crate::object::{InternedStr, Kind, Meta, MetadataFilter, ObjectKey};
 use crate::store::Index;
 
 /// Label with the suffix of the pod's ReplicaSet, after the Deployment's name.
@@ -65,13 +65,13 @@ impl Pod {
                 && suffix == labels.get(TEMPLATE_HASH).map(InternedStr::as_str)
         });
         let labelled = labels.get(MEMCACHED).is_some_and(|value| value == name);
-        of_deployment && labelled && !self.meta.deleting
+        of_deployment && labelled && !self.meta.is_terminating
     }
 }
 
 crate::view!(Pod { meta: Meta<PodLabels> }: Kind::namespaced("", "v1", "Pod", "pods"));
 
-impl Keep for PodLabels {
+impl MetadataFilter for PodLabels {
     fn label(key: &str) -> bool {
         matches!(key, MEMCACHED | TEMPLATE_HASH)
     }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::ChildCondition;
 use super::condition::{Status, Time};
 use super::reason::Reason;
-use crate::object::{InternedStr, Kind, Meta, Nothing};
+use crate::object::{InternedStr, Kind, Meta, NoLabels};
 
 /// Time in seconds after which a pod that does not start or end is no longer just starting or ending.
 const WHILE: i64 = 30;
@@ -49,7 +49,7 @@ pub struct Trouble {
 #[derive(Debug, Clone, Deserialize)]
 pub struct PodState {
     #[serde(rename = "metadata")]
-    meta: Meta<Nothing>,
+    meta: Meta<NoLabels>,
     #[serde(default)]
     spec: PodPlace,
     #[serde(default)]
@@ -113,7 +113,7 @@ struct Terminated {
 #[derive(Debug, Clone, Deserialize)]
 pub struct NodeState {
     #[serde(rename = "metadata")]
-    meta: Meta<Nothing>,
+    meta: Meta<NoLabels>,
     #[serde(default)]
     spec: NodeSpec,
     #[serde(default)]
@@ -147,8 +147,8 @@ struct Taint {
     effect: InternedStr,
 }
 
-crate::view!(PodState { meta: Meta<Nothing> }: Kind::namespaced("", "v1", "Pod", "pods"));
-crate::view!(NodeState { meta: Meta<Nothing> }: Kind::cluster_scoped("", "v1", "Node", "nodes"));
+crate::view!(PodState { meta: Meta<NoLabels> }: Kind::namespaced("", "v1", "Pod", "pods"));
+crate::view!(NodeState { meta: Meta<NoLabels> }: Kind::cluster_scoped("", "v1", "Node", "nodes"));
 
 // === impl PodState ===
 
@@ -180,14 +180,14 @@ impl PodState {
 
     /// Returns whether the pod is being deleted.
     pub(crate) fn is_terminating(&self) -> bool {
-        self.meta.deleting
+        self.meta.is_terminating
     }
 
     /// Returns the state at `now`, much as `kubectl get pods` shows it.
     pub fn state(&self, now: Time) -> String {
         let trouble = self.trouble().or_else(|| self.hangs(now));
         match trouble.or_else(|| self.starting()) {
-            None if self.meta.deleting => "Terminating".to_owned(),
+            None if self.meta.is_terminating => "Terminating".to_owned(),
             None if self.is_ready() => "Ready".to_owned(),
             Some(trouble) => format!("{}: {}", trouble.reason.as_str(), trouble.message),
             None if self.status.phase.is_empty() => "Unknown".to_owned(),
@@ -246,7 +246,7 @@ impl PodState {
         if self.has_ended() {
             return None;
         }
-        if self.meta.deleting {
+        if self.meta.is_terminating {
             return self.on_a_lost_node().map(|trouble| self.named(trouble));
         }
         let status = &self.status;
@@ -263,7 +263,11 @@ impl PodState {
     /// Returns what a pod without an error still lacks: its volumes, its containers, a readiness probe that
     /// passes, or a readiness gate. `None` if it is ready, has ended, is being deleted, or shows an error.
     pub(crate) fn starting(&self) -> Option<Trouble> {
-        if self.has_ended() || self.meta.deleting || self.is_ready() || self.trouble().is_some() {
+        if self.has_ended()
+            || self.meta.is_terminating
+            || self.is_ready()
+            || self.trouble().is_some()
+        {
             return None;
         }
         let status = &self.status;
@@ -326,7 +330,7 @@ impl PodState {
         let ready = !containers.is_empty() && containers.iter().all(|container| container.ready);
         (lost || marked && ready).then(|| {
             let node = self.node().unwrap_or_default();
-            let what = if self.meta.deleting { "is still terminating" } else { "is" };
+            let what = if self.meta.is_terminating { "is still terminating" } else { "is" };
             trouble(Reason::NodeNotReady, format!("{what} on node {node}, which does not report"))
         })
     }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use crate::client;
-use crate::controller::Class;
+use crate::controller::ErrorClass;
 
 /// The meaning and the remedy of each reason.
 static ROWS: LazyLock<HashMap<&str, [&str; 2]>> = LazyLock::new(|| {
@@ -161,12 +161,12 @@ impl Reason {
     /// Returns the reason for which the API server refuses a request until a user acts: quota, permissions, a
     /// policy or the spec. `None` for any other error.
     pub fn of_refusal(error: &client::Error) -> Option<Reason> {
-        match Class::of(error) {
-            Class::Forbidden if error.is_quota_exceeded() => Some(Reason::QuotaExceeded),
-            Class::Forbidden if error.is_forbidden() || error.is_denied() => {
+        match ErrorClass::of(error) {
+            ErrorClass::Forbidden if error.is_quota_exceeded() => Some(Reason::QuotaExceeded),
+            ErrorClass::Forbidden if error.is_forbidden() || error.is_denied() => {
                 Some(Reason::Forbidden)
             }
-            Class::Forbidden => Some(Reason::Invalid),
+            ErrorClass::Forbidden => Some(Reason::Invalid),
             _ => None,
         }
     }

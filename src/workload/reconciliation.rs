@@ -18,7 +18,7 @@ use super::pod_template::unknown_port;
 use super::progress::completed;
 use super::reason::Reason;
 use crate::client;
-use crate::controller::{Action, Class, Problem};
+use crate::controller::{Action, ErrorClass, ReconcileError};
 use crate::manager::Context;
 
 /// A reconcile of a `V`, whose pods run in an `S`.
@@ -35,7 +35,7 @@ pub(crate) struct Reconciliation<'a, V, S: ChildSpec> {
     is_taken: bool,
     /// True if a write was refused that the status does not report yet.
     is_early: bool,
-    problems: Vec<Problem>,
+    problems: Vec<ReconcileError>,
     next: Action,
 }
 
@@ -62,7 +62,7 @@ impl<'a, V: Custom, S: Workload> Reconciliation<'a, V, S> {
     ///
     /// # Errors
     /// If the controller does not own such workloads.
-    pub(crate) fn new(cx: &'a Context<V>, observer: &'a Observer) -> Result<Self, Problem> {
+    pub(crate) fn new(cx: &'a Context<V>, observer: &'a Observer) -> Result<Self, ReconcileError> {
         Ok(Reconciliation {
             cx,
             observer,
@@ -81,7 +81,7 @@ impl<'a, V: Custom, S: Workload> Reconciliation<'a, V, S> {
     ///
     /// # Errors
     /// Conflicts and outages.
-    pub(crate) async fn finalizer(&mut self, name: &'static str) -> Result<bool, Problem> {
+    pub(crate) async fn finalizer(&mut self, name: &'static str) -> Result<bool, ReconcileError> {
         let Err(problem) = self.cx.add_finalizer(name).await else { return Ok(true) };
         if self.workload.is_none() {
             self.failure = Some(problem.to_string());
@@ -97,9 +97,9 @@ impl<'a, V: Custom, S: Workload> Reconciliation<'a, V, S> {
     pub(crate) async fn apply(
         &mut self,
         desired: &Desired<S>,
-    ) -> Result<Option<Arc<Child<S>>>, Problem> {
+    ) -> Result<Option<Arc<Child<S>>>, ReconcileError> {
         let ensured = match unknown_port(&desired.spec["template"]) {
-            Some(why) => Err(Problem::terminal(Reason::Invalid.as_str(), why)),
+            Some(why) => Err(ReconcileError::terminal(Reason::Invalid.as_str(), why)),
             None => desired.ensure(self.cx).await,
         };
         match ensured {
@@ -110,7 +110,7 @@ impl<'a, V: Custom, S: Workload> Reconciliation<'a, V, S> {
             }
             Err(problem) => {
                 self.failure = failure(&problem);
-                self.is_taken = matches!(problem, Problem::NotOwned { .. });
+                self.is_taken = matches!(problem, ReconcileError::NotOwned { .. });
                 self.collect(problem)?;
                 self.workload = controlled(self.cx)?;
                 Ok(None)
@@ -126,7 +126,7 @@ impl<'a, V: Custom, S: Workload> Reconciliation<'a, V, S> {
     pub(crate) async fn apply_or_prune<T: ChildSpec>(
         &mut self,
         desired: Option<&Desired<T>>,
-    ) -> Result<(), Problem> {
+    ) -> Result<(), ReconcileError> {
         let applied = match desired {
             Some(_) if self.is_taken => Ok(()),
             Some(desired) => desired.ensure(self.cx).await.map(drop),
@@ -139,7 +139,7 @@ impl<'a, V: Custom, S: Workload> Reconciliation<'a, V, S> {
     ///
     /// # Errors
     /// Those of [`Desired::is_ensured`].
-    pub(crate) fn compare(&mut self, desired: &Desired<S>) -> Result<(), Problem> {
+    pub(crate) fn compare(&mut self, desired: &Desired<S>) -> Result<(), ReconcileError> {
         let compared = self.workload.as_ref().map(|there| desired.is_ensured(self.cx, there));
         self.is_as_desired = compared.transpose()?.unwrap_or(false);
         Ok(())
@@ -211,7 +211,7 @@ impl<'a, V: Custom, S: Workload> Reconciliation<'a, V, S> {
         self,
         status: &(impl Serialize + Sync),
         health: &Health,
-    ) -> Result<Action, Problem> {
+    ) -> Result<Action, ReconcileError> {
         if self.is_early {
             return Ok(earlier(self.next, outcome(self.problems)?));
         }
@@ -223,7 +223,7 @@ impl<'a, V: Custom, S: Workload> Reconciliation<'a, V, S> {
     ///
     /// # Errors
     /// Problems that end the reconcile: conflicts and outages.
-    fn collect(&mut self, problem: Problem) -> Result<(), Problem> {
+    fn collect(&mut self, problem: ReconcileError) -> Result<(), ReconcileError> {
         if !is_reported(&problem) {
             return Err(problem);
         }
@@ -238,13 +238,16 @@ impl<'a, V: Custom, S: Workload> Reconciliation<'a, V, S> {
 
 /// Returns the reason why a workload could not be created or updated. A contested or terminating workload
 /// exists, and its pods can serve.
-pub(crate) fn failure(problem: &Problem) -> Option<String> {
-    let exists = matches!(problem, Problem::Terminating(_) | Problem::Contested { .. });
+pub(crate) fn failure(problem: &ReconcileError) -> Option<String> {
+    let exists =
+        matches!(problem, ReconcileError::Terminating(_) | ReconcileError::Contested { .. });
     (!exists).then(|| Health::of_problem(problem).message)
 }
 
 /// Returns the stored workload of the custom resource, if it controls one.
-fn controlled<V: Custom, S: ChildSpec>(cx: &Context<V>) -> Result<Option<Arc<Child<S>>>, Problem> {
+fn controlled<V: Custom, S: ChildSpec>(
+    cx: &Context<V>,
+) -> Result<Option<Arc<Child<S>>>, ReconcileError> {
     let uid = cx.object().uid();
     Ok(cx.get::<Child<S>>(cx.key())?.filter(|child| child.meta.is_controlled_by(uid)))
 }
@@ -253,33 +256,35 @@ fn controlled<V: Custom, S: ChildSpec>(cx: &Context<V>) -> Result<Option<Arc<Chi
 const WRITES: [&str; 3] = ["create", "update", "delete"];
 
 /// Returns whether the status reports a problem.
-fn is_reported(problem: &Problem) -> bool {
+fn is_reported(problem: &ReconcileError) -> bool {
     let Some(error) = problem.api_error() else { return true };
     // The API server waits, for example for a webhook. It may still be able to store a status.
-    let is_write = matches!(problem, Problem::Call { verb, .. } if WRITES.contains(verb));
+    let is_write = matches!(problem, ReconcileError::Call { verb, .. } if WRITES.contains(verb));
     if is_write && matches!(error, client::Error::Deadline(_)) {
         return true;
     }
     let answered = error.code().is_some();
     // The object is about to be deleted together with its status.
     let goes = error.is_namespace_terminating();
-    answered && !goes && matches!(Class::of(error), Class::Transient | Class::Forbidden)
+    answered
+        && !goes
+        && matches!(ErrorClass::of(error), ErrorClass::Transient | ErrorClass::Forbidden)
 }
 
 /// Returns the action that follows from reported problems.
 ///
 /// # Errors
 /// The most urgent problem: one that can resolve itself, then one that waits for a name.
-fn outcome(problems: Vec<Problem>) -> Result<Action, Problem> {
+fn outcome(problems: Vec<ReconcileError>) -> Result<Action, ReconcileError> {
     let mut action = Action::Done;
     let others = problems.into_iter().filter(|problem| match problem {
-        Problem::Contested { wait, .. } => {
+        ReconcileError::Contested { wait, .. } => {
             action = earlier(action, Action::RequeueAfter(*wait));
             false
         }
         _ => true,
     });
-    Problem::all(others).map_err(Problem::reported)?;
+    ReconcileError::all(others).map_err(ReconcileError::reported)?;
     Ok(action)
 }
 
@@ -292,16 +297,18 @@ async fn report<V: Custom>(
     cx: &Context<V>,
     status: &(impl Serialize + Sync),
     health: &Health,
-) -> Result<Action, Problem> {
+) -> Result<Action, ReconcileError> {
     match cx.patch_status(status).await {
-        Err(Problem::Contested { wait, .. }) => {
+        Err(ReconcileError::Contested { wait, .. }) => {
             if let Some((reason, _)) = health.trouble() {
                 cx.note(reason.as_str());
             }
             return Ok(Action::RequeueAfter(wait));
         }
         // The object is deleted, and the watch has not reported it yet.
-        Err(Problem::Call { source, .. }) if source.is_not_found() => return Ok(Action::Done),
+        Err(ReconcileError::Call { source, .. }) if source.is_not_found() => {
+            return Ok(Action::Done);
+        }
         written => written?,
     }
     let Some((reason, message)) = health.trouble() else { return Ok(Action::Done) };
@@ -320,14 +327,14 @@ async fn report<V: Custom>(
 
 /// Publishes a Warning if the API server refused a write that the status cannot report: that of the status
 /// itself, or the removal of the finalizer, after which the status reports success. Returns the problem.
-pub fn refused<V: Custom>(cx: &Context<V>, problem: Problem) -> Problem {
+pub fn refused<V: Custom>(cx: &Context<V>, problem: ReconcileError) -> ReconcileError {
     let Some(error) = problem.api_error() else { return problem };
     let reason = match Reason::of_refusal(error) {
         Some(reason) => reason,
-        None if is_reported(&problem) && cx.object().meta().deleting => Reason::ApiError,
+        None if is_reported(&problem) && cx.object().meta().is_terminating => Reason::ApiError,
         None => return problem,
     };
-    if matches!(problem, Problem::Reported(_)) {
+    if matches!(problem, ReconcileError::Reported(_)) {
         return problem;
     }
     cx.warn(reason.as_str(), &Health::of_problem(&problem).message);
@@ -350,16 +357,17 @@ mod tests {
 
     #[test]
     fn the_more_urgent_of_two_problems_is_returned() {
-        let api = |code| Problem::from(client::Error::api(code, "", "no"));
-        let taken = || Problem::NotOwned { owner: "App".into(), controller: None, name: name() };
+        let api = |code| ReconcileError::from(client::Error::api(code, "", "no"));
+        let taken =
+            || ReconcileError::NotOwned { owner: "App".into(), controller: None, name: name() };
         let wait = Duration::from_secs(7);
-        let contested = || Problem::Contested { name: name(), field: None, wait };
+        let contested = || ReconcileError::Contested { name: name(), field: None, wait };
         for (problems, expected) in [
-            (vec![api(403), taken()], Class::Waiting),
-            (vec![taken(), api(403)], Class::Waiting),
-            (vec![taken(), api(500)], Class::Transient),
-            (vec![contested(), taken()], Class::Waiting),
-            (vec![api(403)], Class::Forbidden),
+            (vec![api(403), taken()], ErrorClass::Waiting),
+            (vec![taken(), api(403)], ErrorClass::Waiting),
+            (vec![taken(), api(500)], ErrorClass::Transient),
+            (vec![contested(), taken()], ErrorClass::Waiting),
+            (vec![api(403)], ErrorClass::Forbidden),
         ] {
             assert_eq!(outcome(problems).unwrap_err().class(), expected);
         }

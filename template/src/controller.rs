@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use controller_machinery::controller::{Action, Problem};
+use controller_machinery::controller::{Action, ReconcileError};
 use controller_machinery::manager::{Condition, Context, Manager};
 use controller_machinery::object::Typed;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -64,7 +64,7 @@ pub fn add_to(manager: Manager) -> Manager {
 async fn reconcile(
     object: Arc<Typed<Widget>>,
     cx: Context<Typed<Widget>>,
-) -> Result<Action, Problem> {
+) -> Result<Action, ReconcileError> {
     let labels = json!({"app.kubernetes.io/name": "widget", "app.kubernetes.io/instance": object.uid()});
     let container = json!({"name": "widget", "image": object.spec.image});
     let pod = json!({"metadata": {"labels": labels}, "spec": {"containers": [container]}});
@@ -141,7 +141,7 @@ mod tests {
             let test = async {
                 tokio::time::sleep(Duration::from_secs(60)).await;
                 server.patch(&object, &json!({"spec": {"replicas": 2}})).unwrap();
-                server.heal();
+                server.clear_faults();
                 server.until(&deployment, |it| it["spec"]["replicas"] == 2).await;
                 server.settled(Duration::from_secs(60)).await;
             };

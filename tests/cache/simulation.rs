@@ -87,7 +87,7 @@ fn simulate(seed: u64) -> BTreeMap<String, u64> {
             wrong, None,
             "seed {seed}; CACHE_SEED={seed} cargo test --test cache repeats it"
         );
-        model.struck()
+        model.injected()
     })
 }
 

@@ -168,7 +168,7 @@ async fn each_fault_fails_its_own_check_and_no_other() {
     let cluster = Cluster::start().await;
     cluster.until_trips(false, &[], 0).await;
     cluster.until_trips(true, &[], 0).await;
-    rights(&cluster).await;
+    permissions(&cluster).await;
     admission(&cluster).await;
     installation(&cluster).await;
     waiting(&cluster).await;
@@ -230,8 +230,9 @@ async fn old_version(cluster: &Cluster) {
     });
     let (findings, code) = check(file.path(), &[]);
     let all = findings["checks"].as_array().unwrap().iter();
-    let rights: Vec<_> = all.filter(|one| one["id"] == "R002").map(|one| &one["result"]).collect();
-    assert_eq!((rights, code), (vec![&json!("unknown")], 1), "{findings}");
+    let permissions: Vec<_> =
+        all.filter(|one| one["id"] == "R002").map(|one| &one["result"]).collect();
+    assert_eq!((permissions, code), (vec![&json!("unknown")], 1), "{findings}");
 }
 
 async fn surroundings(cluster: &Cluster) {
@@ -256,7 +257,7 @@ async fn surroundings(cluster: &Cluster) {
     cluster.patched(&service, wrong, right, (false, "M001", 1)).await;
 }
 
-async fn rights(cluster: &Cluster) {
+async fn permissions(cluster: &Cluster) {
     let role = cluster.plane.kubectl(&["get", "clusterrole", "workload-operator", "-o", "json"]);
     let role: Value = serde_json::from_str(&role).unwrap();
     let (rules, what) = (&role["rules"], ["clusterrole", "workload-operator"]);

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use controller_machinery::client::Client;
-use controller_machinery::controller::{Action, Problem};
+use controller_machinery::controller::{Action, ReconcileError};
 use controller_machinery::manager::{Context, Manager};
 use controller_machinery::object::{self, Meta};
 use controller_machinery::shutdown::Shutdown;
@@ -344,7 +344,7 @@ async fn a_client_of_kube_carries_a_manager() {
             let copy = json!({"metadata": {"name": "copy"}, "data": {"of": "first"}});
             cx.ensure::<ConfigMap>(copy).await?;
         }
-        Ok::<_, Problem>(Action::Done)
+        Ok::<_, ReconcileError>(Action::Done)
     };
     let manager = manager.controller::<ConfigMap>().owns::<ConfigMap>().reconcile(copy);
     let program = manager.program(over).await.unwrap();

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::leadership::lease_roles;
 use crate::operator_process::OperatorProcess;
-use crate::packaging::{NAME, Rights, SELDOM, a_life_of_all_kinds, foreign_children, granted};
+use crate::packaging::{NAME, Permissions, SELDOM, a_life_of_all_kinds, foreign_children, granted};
 use crate::world::{
     APP, DEPLOYMENT, Kind, MAX_WAIT, MEMCACHED, MEMCACHED_IMAGE, ROLE, ROLE_BINDING, SERVICE,
     World, is_ready, memcached,
@@ -36,15 +36,15 @@ const SLICE: [[&str; 3]; 7] = [
     ["apps", "deployments", "get"],
 ];
 
-type Right = [String; 3];
+type Permission = [String; 3];
 
 /// Returns whether no request here requires it: see `SELDOM`.
-fn is_unasked([group, resource, verb]: &Right) -> bool {
+fn is_unasked([group, resource, verb]: &Permission) -> bool {
     SELDOM.contains(&[group, resource, verb])
 }
 
-/// The operator's rules without one right, with a separate rule for each of the others.
-fn rules_without(taken: &Right) -> Vec<Value> {
+/// The operator's rules without one permission, with a separate rule for each of the others.
+fn rules_without(taken: &Permission) -> Vec<Value> {
     let text = std::fs::read_to_string("artifacts/rbac/operator.yaml").unwrap();
     let objects = serde_yaml_ng::Deserializer::from_str(&text)
         .map(|document| Value::deserialize(document).unwrap());
@@ -75,9 +75,9 @@ fn rules_without(taken: &Right) -> Vec<Value> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_namespace_without_permissions_does_not_block_the_others() {
     let (world, none, some) = tokio::join!(
-        World::new("with-rights", "restricted"),
-        World::new("without-rights", "restricted"),
-        World::new("with-some-rights", "restricted"),
+        World::new("with-permissions", "restricted"),
+        World::new("without-permissions", "restricted"),
+        World::new("with-some-permissions", "restricted"),
     );
     let role = rules_without(&["apps", "deployments", "watch"].map(str::to_owned));
     let role = json!({"metadata": {"name": "less"}, "rules": role});
@@ -122,7 +122,7 @@ async fn a_namespace_without_permissions_does_not_block_the_others() {
 }
 
 /// A namespace whose operator lacks one permission.
-async fn world_without(name: &str, taken: &Right) -> World {
+async fn world_without(name: &str, taken: &Permission) -> World {
     let world = World::new(name, "baseline").await;
     world.delete(ROLE_BINDING, NAME).await;
     let role = json!({"metadata": {"name": "less"}, "rules": rules_without(taken)});
@@ -162,15 +162,15 @@ async fn checked(world: &World, expected: &str) -> Result<(), String> {
 }
 
 /// Returns the fault that occurs without this permission; `None` if all is as expected.
-async fn fault_without(number: usize, right: Right) -> Option<String> {
-    let [group, resource, verb] = &right;
-    let world = world_without(&format!("right-{number}"), &right).await;
+async fn fault_without(number: usize, permission: Permission) -> Option<String> {
+    let [group, resource, verb] = &permission;
+    let world = world_without(&format!("permission-{number}"), &permission).await;
     let dot = if group.is_empty() { "" } else { "." };
     let missing = format!("cannot {verb} {resource}{dot}{group} in {}", world.namespace);
     if let Err(wrong) = checked(&world, &missing).await {
         return Some(wrong);
     }
-    if is_unasked(&right) {
+    if is_unasked(&permission) {
         return None;
     }
     foreign_children(&world).await;
@@ -193,23 +193,28 @@ async fn fault_without(number: usize, right: Right) -> Option<String> {
             println!("without {verb} {resource}{dot}{group}: {line}");
             None
         }
-        Err(told) => Some(format!("{right:?}: {told} in\n{}", operator.lines().join("\n"))),
+        Err(told) => Some(format!("{permission:?}: {told} in\n{}", operator.lines().join("\n"))),
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_missing_permission_is_named_by_check_and_log() {
     let wanted = std::env::var("PERMISSIONS").ok();
-    let slice: Rights = SLICE.iter().map(|right| right.map(str::to_owned)).collect();
+    let slice: Permissions = SLICE.iter().map(|permission| permission.map(str::to_owned)).collect();
     let all = granted();
     assert!(slice.is_subset(&all), "{slice:?}");
-    let chosen: Rights = match wanted.as_deref() {
+    let chosen: Permissions = match wanted.as_deref() {
         None => slice,
         // `check` asks for nodes only where the operator works in the whole cluster.
-        Some("all") => all.into_iter().filter(|right| right[1] != "nodes").collect(),
-        Some(part) => all.into_iter().filter(|right| right.join(" ").contains(part)).collect(),
+        Some("all") => all.into_iter().filter(|permission| permission[1] != "nodes").collect(),
+        Some(part) => {
+            all.into_iter().filter(|permission| permission.join(" ").contains(part)).collect()
+        }
     };
-    let lives = chosen.into_iter().enumerate().map(|(number, right)| fault_without(number, right));
+    let lives = chosen
+        .into_iter()
+        .enumerate()
+        .map(|(number, permission)| fault_without(number, permission));
     let wrong: Vec<String> = futures::stream::iter(lives)
         .buffer_unordered(LANES)
         .filter_map(async |wrong| wrong)
@@ -232,8 +237,8 @@ async fn is_reported_and_recovers(world: &World, kind: Kind, name: &str, words: 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_forbidden_deletion_of_a_service_is_reported() {
-    let right = ["", "services", "delete"].map(str::to_owned);
-    let world = world_without("undeletable", &right).await;
+    let permission = ["", "services", "delete"].map(str::to_owned);
+    let world = world_without("undeletable", &permission).await;
     let _operator = world.start_operator().await;
     let spec = json!({"image": "shop:1", "ports": [{"port": 80}]});
     world.create(APP, json!({"metadata": {"name": "shop"}, "spec": spec})).await.unwrap();
@@ -245,8 +250,8 @@ async fn a_forbidden_deletion_of_a_service_is_reported() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_forbidden_finalizer_is_reported() {
-    let right = ["cache.example.com", "memcacheds", "patch"].map(str::to_owned);
-    let world = world_without("no-finalizer", &right).await;
+    let permission = ["cache.example.com", "memcacheds", "patch"].map(str::to_owned);
+    let world = world_without("no-finalizer", &permission).await;
     let _operator = world.start_operator().await;
     world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
     is_reported_and_recovers(&world, MEMCACHED, "cart", "cannot update Memcached").await;

@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use workload_operator::client::{
     self, Client, Deletion, Options, Patch, Preconditions, PropagationPolicy,
 };
-use workload_operator::controller::Class;
+use workload_operator::controller::ErrorClass;
 use workload_operator::object::{Kind, Meta, ObjectKey, Resource, ResourceVersion};
 
 use script::{Query, Request, Version, script};
@@ -260,7 +260,7 @@ async fn an_unserved_kind_is_distinguished_from_a_missing_object() {
         real.patch::<Backup>(&key, &Patch::Merge(&json!({}))).await,
     ] {
         let error = result.unwrap_err();
-        assert_eq!(Class::of(&error), Class::NotServed, "{error:?}");
+        assert_eq!(ErrorClass::of(&error), ErrorClass::NotServed, "{error:?}");
         assert!(error.to_string().contains("backups.nobody.example.com"), "{error}");
     }
     for missing in [
@@ -268,7 +268,7 @@ async fn an_unserved_kind_is_distinguished_from_a_missing_object() {
         real.patch::<ConfigMap>(&key, &Patch::Merge(&json!({}))).await,
     ] {
         let error = missing.unwrap_err();
-        assert_eq!(Class::of(&error), Class::Conflict, "{error:?}");
+        assert_eq!(ErrorClass::of(&error), ErrorClass::Conflict, "{error:?}");
     }
 }
 

@@ -18,7 +18,7 @@ use self::programs::Programs;
 use crate::control_plane::ControlPlane;
 use crate::helm::{memcached_threads, runs};
 use crate::operator_process::OperatorProcess;
-use crate::packaging::{NAME, Rights, SYSTEM, granted_by, granted_in, rights_in};
+use crate::packaging::{NAME, Permissions, SYSTEM, granted_by, granted_in, rights_in};
 use crate::world::{Kind, MEMCACHED, MEMCACHED_IMAGE, Seen, World, is_ready, memcached};
 
 /// OLM takes several seconds for each step.
@@ -126,25 +126,25 @@ fn name_of_binding(binding: &Value) -> &str {
     binding["metadata"]["name"].as_str().unwrap()
 }
 
-/// Returns the rights that a binding grants, except those to OLM's own kinds.
-fn granted_through(plane: &ControlPlane, binding: &Value) -> Rights {
+/// Returns the permissions that a binding grants, except those to OLM's own kinds.
+fn granted_through(plane: &ControlPlane, binding: &Value) -> Permissions {
     let namespace = binding["metadata"]["namespace"].as_str().unwrap_or_default();
     let reference = &binding["roleRef"];
     let (kind, name) = (reference["kind"].as_str(), reference["name"].as_str());
     // A replaced release can have lost its role before its binding.
     let role = get(plane, &[kind.unwrap(), name.unwrap(), "-n", namespace]);
-    let mut all = role.map_or_else(Rights::new, |role| rights_in(&role["rules"]));
+    let mut all = role.map_or_else(Permissions::new, |role| rights_in(&role["rules"]));
     all.retain(|[group, _, _]| group != OPERATORS);
     all
 }
 
-/// Returns the rights that bindings of this kind grant to the operator's ServiceAccount.
-fn bound(plane: &ControlPlane, kind: &str) -> Rights {
+/// Returns the permissions that bindings of this kind grant to the operator's ServiceAccount.
+fn bound(plane: &ControlPlane, kind: &str) -> Permissions {
     let bindings = bindings(plane, kind);
     bindings.iter().flat_map(|binding| granted_through(plane, binding)).collect()
 }
 
-/// The rights of artifacts/rbac: in the cluster only what no namespace has, the rest in the namespaces of the
+/// The permissions of artifacts/rbac: in the cluster only what no namespace has, the rest in the namespaces of the
 /// OperatorGroup.
 fn the_rights_are_those_of_the_manifests(plane: &ControlPlane) {
     let (in_cluster, in_namespaces) = expected();
@@ -152,16 +152,16 @@ fn the_rights_are_those_of_the_manifests(plane: &ControlPlane) {
     assert_eq!(bound(plane, "rolebinding"), in_namespaces);
 }
 
-fn expected() -> (Rights, Rights) {
+fn expected() -> (Permissions, Permissions) {
     let of_role = granted_by("Role");
     let all = granted_by("ClusterRole");
-    let (in_cluster, in_namespaces): (Rights, Rights) =
+    let (in_cluster, in_namespaces): (Permissions, Permissions) =
         all.into_iter().partition(|[_, resource, _]| resource == "nodes");
     (&in_cluster | &of_metrics(), &in_namespaces | &of_role)
 }
 
-/// The rights to ask who may read the metrics.
-fn of_metrics() -> Rights {
+/// The permissions to ask who may read the metrics.
+fn of_metrics() -> Permissions {
     granted_in("artifacts/rbac/metrics.yaml", "ClusterRole")
 }
 
@@ -177,7 +177,7 @@ fn the_rights_are_those_and_what_olm_adds(plane: &ControlPlane, version: &str) {
     }
     let mut in_cluster = &(&granted_by("ClusterRole") | &granted_by("Role")) | &of_metrics();
     let read = ["get", "list", "watch"].map(|verb| ["", "namespaces", verb]);
-    in_cluster.extend(read.map(|right| right.map(str::to_owned)));
+    in_cluster.extend(read.map(|permission| permission.map(str::to_owned)));
     assert_eq!(bound(plane, "clusterrolebinding"), in_cluster);
     assert_eq!(bound(plane, "rolebinding"), expected().1);
 }

@@ -54,7 +54,7 @@ pub const SELDOM: &[[&str; 3]] = &[
     ["", "nodes", "list"],
 ];
 
-pub type Rights = BTreeSet<[String; 3]>;
+pub type Permissions = BTreeSet<[String; 3]>;
 
 pub fn objects(yaml: &str) -> Vec<Value> {
     serde_yaml_ng::Deserializer::from_str(yaml)
@@ -361,37 +361,37 @@ async fn manifests_prints_the_default_overlay() {
     }
 }
 
-// === The rights ===
+// === The permissions ===
 
-/// Returns the rights that artifacts/rbac/operator.yaml grants.
-pub fn granted() -> Rights {
+/// Returns the permissions that artifacts/rbac/operator.yaml grants.
+pub fn granted() -> Permissions {
     &granted_by("ClusterRole") | &granted_by("Role")
 }
 
-/// Returns the rights that its roles of one kind grant.
-pub fn granted_by(kind: &str) -> Rights {
+/// Returns the permissions that its roles of one kind grant.
+pub fn granted_by(kind: &str) -> Permissions {
     granted_in("artifacts/rbac/operator.yaml", kind)
 }
 
-/// Returns the rights that a file's roles of one kind grant.
-pub fn granted_in(file: &str, kind: &str) -> Rights {
+/// Returns the permissions that a file's roles of one kind grant.
+pub fn granted_in(file: &str, kind: &str) -> Permissions {
     let text = std::fs::read_to_string(file).unwrap();
     let roles = objects(&text).into_iter().filter(|object| object["kind"] == kind);
     roles.flat_map(|role| rights_in(&role["rules"])).collect()
 }
 
-/// The rights that a role's rules grant.
-pub fn rights_in(rules: &Value) -> Rights {
+/// The permissions that a role's rules grant.
+pub fn rights_in(rules: &Value) -> Permissions {
     let words = |value: &Value| -> Vec<String> {
         let words = value.as_array().unwrap().iter();
         words.map(|word| word.as_str().unwrap().to_owned()).collect()
     };
-    let mut all = Rights::new();
+    let mut all = Permissions::new();
     for rule in rules.as_array().unwrap() {
         for group in words(&rule["apiGroups"]) {
             for resource in words(&rule["resources"]) {
-                let right = |verb| [group.clone(), resource.clone(), verb];
-                all.extend(words(&rule["verbs"]).into_iter().map(right));
+                let permission = |verb| [group.clone(), resource.clone(), verb];
+                all.extend(words(&rule["verbs"]).into_iter().map(permission));
             }
         }
     }
@@ -400,11 +400,11 @@ pub fn rights_in(rules: &Value) -> Rights {
 
 /// Returns the operator's requests in this world according to the audit log; panics if one was
 /// refused.
-fn used(world: &World) -> Rights {
+fn used(world: &World) -> Permissions {
     // Nodes are not namespaced: it asks for permission to list them.
     let is_used = |entry: &Entry| entry.by_operator && entry.resource != "nodes";
     let entries = Audit::from_start().of(world, &world.namespace, is_used);
-    let right = |entry: Entry| {
+    let permission = |entry: Entry| {
         assert_ne!(entry.code, 403, "{entry:?}");
         let resource = match entry.subresource.as_str() {
             "" => entry.resource,
@@ -412,10 +412,10 @@ fn used(world: &World) -> Rights {
         };
         [entry.group, resource, entry.verb]
     };
-    entries.into_iter().map(right).collect()
+    entries.into_iter().map(permission).collect()
 }
 
-/// Gives the operator's ServiceAccount the rights to its Lease in this namespace.
+/// Gives the operator's ServiceAccount the permissions to its Lease in this namespace.
 pub async fn bind_lease_roles(world: &World) {
     for role in lease_roles() {
         let binding = json!({
@@ -429,7 +429,7 @@ pub async fn bind_lease_roles(world: &World) {
     }
 }
 
-/// An operator with leader election, with exactly the rights from the artifacts.
+/// An operator with leader election, with exactly the permissions from the artifacts.
 pub async fn start_operator(world: &World) -> OperatorProcess {
     bind_lease_roles(world).await;
     let environment = [
@@ -444,16 +444,16 @@ pub async fn start_operator(world: &World) -> OperatorProcess {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn exactly_the_used_permissions_are_granted() {
-    let world = World::new("rights-used", "baseline").await;
+    let world = World::new("permissions-used", "baseline").await;
     foreign_children(&world).await;
     let operator = start_operator(&world).await;
     a_life_of_all_kinds(&world).await;
     assert_eq!(operator.terminate().await, Some(0));
 
-    let unseen: Rights = [CHECKED_IMPLICITLY, SELDOM]
+    let unseen: Permissions = [CHECKED_IMPLICITLY, SELDOM]
         .concat()
         .iter()
-        .map(|right| right.map(str::to_owned))
+        .map(|permission| permission.map(str::to_owned))
         .collect();
     let (granted, used) = (granted(), used(&world));
     assert!(unseen.is_subset(&granted), "not granted: {:?}", &unseen - &granted);
@@ -533,7 +533,7 @@ pub async fn foreign_children(world: &World) {
 /// Each permission that leaves no trace is necessary: without it, no owned object is created.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_the_permission_to_create_the_condition_reports_it() {
-    let world = World::new("rights-missing", "baseline").await;
+    let world = World::new("permissions-missing", "baseline").await;
     world.delete(ROLE_BINDING, NAME).await;
     let text = std::fs::read_to_string("artifacts/rbac/operator.yaml").unwrap();
     let role = objects(&text).into_iter().find(|object| object["kind"] == "ClusterRole").unwrap();

@@ -45,7 +45,7 @@ async fn a_killed_and_restarted_operator_converges() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn missing_permissions_are_logged_and_later_grants_take_effect() {
-    let world = World::new("no-rights", "baseline").await;
+    let world = World::new("no-permissions", "baseline").await;
     world.delete(ROLE_BINDING, "workload-operator").await;
     world.until_gone(ROLE_BINDING, "workload-operator").await;
     let mut operator = world.start_operator_with(&[("MEMCACHED_IMAGE", MEMCACHED_IMAGE)]).await;

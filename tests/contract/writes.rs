@@ -6,7 +6,7 @@ use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
 use serde_json::json;
 use workload_operator::client::{PropagationPolicy, Scope};
-use workload_operator::controller::{Action, Problem};
+use workload_operator::controller::{Action, ReconcileError};
 use workload_operator::manager::{Context, Manager};
 use workload_operator::object::{ObjectKey, Resource, Typed};
 use workload_operator::shutdown::Shutdown;
@@ -17,7 +17,7 @@ use crate::world::{DEPLOYMENT, SERVICE_ACCOUNT, World};
 async fn reconcile(
     owner: Arc<Typed<ServiceAccount>>,
     cx: Context<Typed<ServiceAccount>>,
-) -> Result<Action, Problem> {
+) -> Result<Action, ReconcileError> {
     if owner.metadata.labels.is_some() {
         return orphan(cx).await;
     }
@@ -59,7 +59,7 @@ async fn reconcile(
     Ok(Action::Done)
 }
 
-async fn orphan(cx: Context<Typed<ServiceAccount>>) -> Result<Action, Problem> {
+async fn orphan(cx: Context<Typed<ServiceAccount>>) -> Result<Action, ReconcileError> {
     let web = cx.get::<Typed<Deployment>>(&cx.key().sibling("web"))?.unwrap();
     cx.delete(&*web, PropagationPolicy::Orphan).await?;
     cx.merge_patch::<Typed<ServiceAccount>>(

@@ -11,13 +11,13 @@ use hyper::body::Frame;
 use serde::{Deserialize, Serialize};
 use tower::service_fn;
 use workload_operator::client::{Client, Options};
-use workload_operator::object::{InternedStr, Keep, Kind, Labels, Meta};
+use workload_operator::object::{InternedStr, Kind, Labels, Meta, MetadataFilter};
 
 /// Keeps what a controller compares: the labels, but no annotations.
 #[derive(Debug, Clone)]
 pub(crate) enum Kept {}
 
-impl Keep for Kept {
+impl MetadataFilter for Kept {
     fn label(_: &str) -> bool {
         true
     }

@@ -230,7 +230,7 @@ async fn play(workload: &Workload, crashes: &[Crash]) -> Outcome {
         for crash in 1.. {
             tokio::select! {
                 biased;
-                () = world.server.until_struck(crash) => {}
+                () = world.server.until_injected(crash) => {}
                 () = world.run(std::future::pending()) => {}
             }
         }
@@ -239,7 +239,7 @@ async fn play(workload: &Workload, crashes: &[Crash]) -> Outcome {
         states = steps => states,
         () = operator => panic!("it runs for ever"),
     };
-    let crashes = world.server.struck().values().sum::<u64>() as usize;
+    let crashes = world.server.injected().values().sum::<u64>() as usize;
     let made = [workload.kind, DEPLOYMENT, DAEMON_SET, SERVICE, BUDGET];
     let made = made.map(|kind| world.server.incarnations(&id(kind, NAME))).to_vec();
     Outcome {

@@ -91,7 +91,7 @@ async fn hanging_lists_delay_neither_the_status_nor_other_objects() {
         world.pods_wait("a-", "CrashLoopBackOff");
         world.create(APP, app("well", 1));
         world.until(APP, "well", is_ready).await;
-        world.server.heal();
+        world.server.clear_faults();
         world.until_condition(APP, "a", "Degraded", ("True", "CrashLoopBackOff")).await;
     };
     world.run(test).await;

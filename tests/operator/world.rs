@@ -32,7 +32,7 @@ impl World {
     /// An empty one.
     pub fn new() -> World {
         let server = Server::new(1);
-        server.set_liberties(false);
+        server.set_variation(false);
         World::on(server)
     }
 

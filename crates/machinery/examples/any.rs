@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::{collections::BTreeMap, process::ExitCode};
 
 use controller_machinery::client::{self, Client, Options};
-use controller_machinery::controller::{Action, Problem};
+use controller_machinery::controller::{Action, ReconcileError};
 use controller_machinery::manager::{Context, Manager};
 use controller_machinery::object::{InternedStr, Kind, Meta, Object};
 use controller_machinery::{identity::Identity, store::Delta, view};
@@ -34,7 +34,7 @@ async fn discover(name: &str) -> Result<Kind, String> {
     client.discover(group, version, kind).await.map_err(|error| error.to_string())
 }
 
-async fn reconcile(_: Arc<Any>, _: Context<Any>) -> Result<Action, Problem> {
+async fn reconcile(_: Arc<Any>, _: Context<Any>) -> Result<Action, ReconcileError> {
     Ok(Action::Done) // This example only counts the objects.
 }
 

@@ -5,7 +5,7 @@
 use std::io::{IsTerminal, stderr};
 use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
-use controller_machinery::controller::{Action, Problem};
+use controller_machinery::controller::{Action, ReconcileError};
 use controller_machinery::manager::{Context, Manager};
 use controller_machinery::object::{InternedStr, Kind, Meta};
 use controller_machinery::view;
@@ -48,11 +48,11 @@ view!(Foo: Kind::namespaced("samplecontroller.k8s.io", "v1alpha1", "Foo", "foos"
 view!(Deployment: Kind::namespaced("apps", "v1", "Deployment", "deployments"));
 
 /// One reconcile: brings a Foo's Deployment and its status to what they should be.
-async fn reconcile(foo: Arc<Foo>, cx: Context<Foo>) -> Result<Action, Problem> {
+async fn reconcile(foo: Arc<Foo>, cx: Context<Foo>) -> Result<Action, ReconcileError> {
     let Spec { deployment_name: name, replicas } = &foo.spec;
     if name.is_empty() {
         let what = "spec.deploymentName is empty: set it to the name of the Foo's Deployment";
-        return Err(Problem::terminal("ErrUnnamed", what));
+        return Err(ReconcileError::terminal("ErrUnnamed", what));
     }
     let labels = json!({"app": "nginx", "controller": cx.key().name()});
     let pod = json!({"containers": [{"name": "nginx", "image": "nginx:latest"}]});
@@ -153,7 +153,7 @@ mod tests {
             let other = Id { name: "other".to_owned(), ..deployment.clone() };
             let test = async {
                 tokio::time::sleep(Duration::from_secs(60)).await;
-                server.heal();
+                server.clear_faults();
                 server.until(&other, |it| it["spec"]["replicas"] == 2).await;
                 server.settled(Duration::from_secs(60)).await;
                 assert!(server.get(&deployment).is_none(), "the one under the earlier name went");

@@ -5,10 +5,10 @@
 use std::io::{IsTerminal, stderr};
 use std::{process::ExitCode, sync::Arc};
 
-use controller_machinery::controller::{Action, Problem};
+use controller_machinery::controller::{Action, ReconcileError};
 use controller_machinery::events::Type;
 use controller_machinery::manager::{Context, Manager};
-use controller_machinery::object::{Keep, Kind, Meta};
+use controller_machinery::object::{Kind, Meta, MetadataFilter};
 use controller_machinery::{identity::Identity, view};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -19,7 +19,7 @@ const LEVEL: &str = "pod-security.kubernetes.io/enforce";
 #[derive(Debug, Clone)]
 enum Level {}
 
-impl Keep for Level {
+impl MetadataFilter for Level {
     fn label(key: &str) -> bool {
         key == LEVEL
     }
@@ -35,7 +35,10 @@ struct Namespace {
 
 view!(Namespace { metadata: Meta<Level> }: Kind::cluster_scoped("", "v1", "Namespace", "namespaces"));
 
-async fn reconcile(namespace: Arc<Namespace>, cx: Context<Namespace>) -> Result<Action, Problem> {
+async fn reconcile(
+    namespace: Arc<Namespace>,
+    cx: Context<Namespace>,
+) -> Result<Action, ReconcileError> {
     let meta = &namespace.metadata;
     if meta.labels.get(LEVEL).is_none() && !meta.key.name().starts_with("kube-") {
         let uid = json!(meta.uid); // Not a later Namespace with the same name.

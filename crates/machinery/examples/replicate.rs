@@ -9,7 +9,7 @@
 use std::io::{IsTerminal, stderr};
 use std::{collections::BTreeSet, process::ExitCode, sync::Arc};
 
-use controller_machinery::controller::{Action, Class, Problem};
+use controller_machinery::controller::{Action, ErrorClass, ReconcileError};
 use controller_machinery::manager::{Context, Manager};
 use controller_machinery::object::{InternedStr, Kind, Meta, Object, Typed};
 use controller_machinery::{identity::Identity, store::Store, view};
@@ -35,12 +35,12 @@ view!(Namespace: Kind::cluster_scoped("", "v1", "Namespace", "namespaces"));
 fn targets(config: &Config, namespaces: &Store<Namespace>) -> BTreeSet<InternedStr> {
     let Some(to) = config.meta().annotations.get(COPY_TO) else { return BTreeSet::new() };
     let is_named = |name: &str| *to == *"*" || to.split(',').any(|it| it.trim() == name);
-    let all = namespaces.list().into_iter().filter(|it| !it.metadata.deleting);
+    let all = namespaces.list().into_iter().filter(|it| !it.metadata.is_terminating);
     let names = all.map(|it| it.metadata.key.name().clone());
     names.filter(|name| is_named(name) && name != config.key().namespace()).collect()
 }
 
-async fn reconcile(config: Arc<Config>, cx: Context<Config>) -> Result<Action, Problem> {
+async fn reconcile(config: Arc<Config>, cx: Context<Config>) -> Result<Action, ReconcileError> {
     let targets = targets(&config, &cx.store::<Namespace>()?);
     if !targets.is_empty() {
         cx.add_finalizer(FINALIZER).await?;
@@ -56,11 +56,11 @@ async fn reconcile(config: Arc<Config>, cx: Context<Config>) -> Result<Action, P
         let copy = json!({"metadata": metadata, "data": data, "binaryData": binary});
         match cx.ensure::<Config>(copy).await {
             // The API server is unreachable, so the other copies would fail, too.
-            Err(problem) if problem.class() == Class::Transient => return Err(problem),
+            Err(problem) if problem.class() == ErrorClass::Transient => return Err(problem),
             copied => problems.extend(copied.err()),
         }
     }
-    Problem::all(problems).map(|()| Action::Done)
+    ReconcileError::all(problems).map(|()| Action::Done)
 }
 
 #[tokio::main(flavor = "current_thread")]

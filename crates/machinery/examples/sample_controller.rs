@@ -9,7 +9,9 @@ use clap::Parser;
 use controller_machinery::client::{
     self, Client, Deletion, Patch, Preconditions, PropagationPolicy,
 };
-use controller_machinery::controller::{Action, Controller, ExitError, Options, Problem, Program};
+use controller_machinery::controller::{
+    Action, Controller, ExitError, Options, Program, ReconcileError,
+};
 use controller_machinery::controller::{Reconciler, enqueue};
 use controller_machinery::events::{self, Recorder, Regarding, Type};
 use controller_machinery::identity::Identity;
@@ -73,9 +75,9 @@ struct FooReconciler {
 }
 
 impl Reconciler for FooReconciler {
-    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Problem> {
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, ReconcileError> {
         // After a Foo is deleted, the garbage collector deletes its Deployment.
-        let Some(foo) = self.foos.get(key).filter(|foo| !foo.metadata.deleting) else {
+        let Some(foo) = self.foos.get(key).filter(|foo| !foo.metadata.is_terminating) else {
             return Ok(Action::Done);
         };
         let synced = self.sync(&foo).await;
@@ -90,11 +92,11 @@ impl Reconciler for FooReconciler {
 }
 
 impl FooReconciler {
-    async fn sync(&self, foo: &Foo) -> Result<(), Problem> {
+    async fn sync(&self, foo: &Foo) -> Result<(), ReconcileError> {
         let FooSpec { deployment_name: name, replicas } = &foo.spec;
         if name.is_empty() {
             let what = "spec.deploymentName is empty: set it to the name of the Foo's Deployment";
-            return Err(Problem::terminal("ErrUnnamed", what));
+            return Err(ReconcileError::terminal("ErrUnnamed", what));
         }
         let key = foo.key().sibling(name.clone());
         let deployment = match self.deployments.get(&key) {
@@ -102,7 +104,7 @@ impl FooReconciler {
                 .deployments
                 .apply_response(self.client.create(&key, &new_deployment(foo)).await?),
             Some(there) if !there.metadata.is_controlled_by(foo.uid()) => {
-                return Err(Problem::not_owned::<Foo, Deployment>(&key));
+                return Err(ReconcileError::not_owned::<Foo, Deployment>(&key));
             }
             Some(there) if replicas.is_some() && *replicas != there.spec.replicas => {
                 let uid = json!({ "uid": there.uid() }); // Not a later Deployment with the same name.
@@ -123,10 +125,10 @@ impl FooReconciler {
     }
 
     /// Deletes the Deployments that the Foo had under earlier names.
-    async fn remove_former(&self, foo: &Foo) -> Result<(), Problem> {
+    async fn remove_former(&self, foo: &Foo) -> Result<(), ReconcileError> {
         for former in self.deployments.controlled_by(foo)? {
-            let Meta { key, uid, version, deleting, .. } = &former.metadata;
-            if *deleting || *key.name() == foo.spec.deployment_name {
+            let Meta { key, uid, version, is_terminating, .. } = &former.metadata;
+            if *is_terminating || *key.name() == foo.spec.deployment_name {
                 continue;
             }
             let only = Preconditions { uid: *uid, version: *version };
@@ -203,9 +205,12 @@ async fn main() -> Result<(), ExitError> {
         foos: foos.store(),
         deployments: deployments.store(),
     };
-    let connectivity = Some(client.connectivity().clone());
-    let controller =
-        Controller::new("foo", reconciler, Options { workers, connectivity, ..Options::default() });
+    let api_server_health = Some(client.api_server_health().clone());
+    let controller = Controller::new(
+        "foo",
+        reconciler,
+        Options { workers, api_server_health, ..Options::default() },
+    );
 
     foos.handle(enqueue::for_object(controller.handle()));
     deployments.handle(enqueue::for_owner(controller.handle(), Foo::kind()));

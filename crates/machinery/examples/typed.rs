@@ -4,7 +4,7 @@
 use std::io::{IsTerminal, stderr};
 use std::{process::ExitCode, sync::Arc};
 
-use controller_machinery::controller::{Action, Problem};
+use controller_machinery::controller::{Action, ReconcileError};
 use controller_machinery::manager::{Condition, Context, Manager};
 use controller_machinery::object::Typed;
 use k8s_openapi::api::batch::v1::Job;
@@ -29,7 +29,10 @@ struct TaskStatus {
 
 const ENDS: [&str; 3] = ["Complete", "Failed", "Lost"];
 
-async fn reconcile(task: Arc<Typed<Task>>, cx: Context<Typed<Task>>) -> Result<Action, Problem> {
+async fn reconcile(
+    task: Arc<Typed<Task>>,
+    cx: Context<Typed<Task>>,
+) -> Result<Action, ReconcileError> {
     let former = task.status.clone().unwrap_or_default().conditions;
     let report = async |reason: &str, why: &str| {
         let is_complete = reason == "Complete";

@@ -8,7 +8,7 @@ use std::io::{IsTerminal, stderr};
 use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use clap::Parser;
-use controller_machinery::controller::{Action, Problem};
+use controller_machinery::controller::{Action, ReconcileError};
 use controller_machinery::manager::{Condition, Context, Manager};
 use controller_machinery::object::{InternedStr, Kind, Meta, ObjectKey};
 use controller_machinery::{identity::Identity, view};
@@ -70,7 +70,7 @@ struct Directory(PathBuf);
 
 impl Directory {
     /// Adds or removes the entry of a Website. A failure is retried.
-    async fn announce(&self, site: &Website, is_there: bool) -> Result<(), Problem> {
+    async fn announce(&self, site: &Website, is_there: bool) -> Result<(), ReconcileError> {
         let Meta { key, .. } = &site.metadata;
         let file = self.0.join(format!("{}.{}", key.name(), key.namespace()));
         let done = match is_there {
@@ -83,12 +83,14 @@ impl Directory {
                 _ => Err(error),
             }),
         };
-        done.map_err(|error| Problem::transient("ErrDirectory", format!("{file:?}: {error}")))
+        done.map_err(|error| {
+            ReconcileError::transient("ErrDirectory", format!("{file:?}: {error}"))
+        })
     }
 }
 
 /// Brings the children to what they should be; returns how many pods are available.
-async fn reconcile(site: &Website, cx: &Context<Website>) -> Result<i64, Problem> {
+async fn reconcile(site: &Website, cx: &Context<Website>) -> Result<i64, ReconcileError> {
     let (name, labels) = (cx.key().name(), json!({"website": cx.key().name()}));
     let style = match theme(site) {
         None => Value::Null,
@@ -96,7 +98,7 @@ async fn reconcile(site: &Website, cx: &Context<Website>) -> Result<i64, Problem
             Some(theme) => theme.data["css"].clone(),
             None => {
                 let what = format!("the ConfigMap {:?} with the theme does not exist", key.name());
-                return Err(Problem::terminal("ErrNoTheme", what)); // Its creation enqueues this Website.
+                return Err(ReconcileError::terminal("ErrNoTheme", what)); // Its creation enqueues this Website.
             }
         },
     };
@@ -131,7 +133,7 @@ async fn reported(
     site: Arc<Website>,
     cx: Context<Website>,
     directory: Arc<Directory>,
-) -> Result<Action, Problem> {
+) -> Result<Action, ReconcileError> {
     let (children, announced) =
         (reconcile(&site, &cx).await, directory.announce(&site, true).await);
     // After a problem, the pods serve as before.
@@ -177,12 +179,12 @@ async fn main() -> ExitCode {
         .kubeconfig(kubeconfig)
         .namespaces(namespaces)
         .controller::<Website>()
-        .conditions(&["Ready"])
+        .conditions(["Ready"])
         .owns::<ConfigMap>()
         .owns::<Deployment>()
         .owns::<Service>()
         .owns::<Autoscaler>()
-        .refers::<ConfigMap>(|site| theme(site).into_iter().collect())
+        .references::<ConfigMap>(|site| theme(site).into_iter().collect())
         .finalizer("example.com/website", move |site, _| {
             let listed = listed.clone();
             async move { listed.announce(&site, false).await }

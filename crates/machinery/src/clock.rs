@@ -10,9 +10,9 @@ use jiff::Timestamp;
 use rustix::time::{ClockId, clock_gettime};
 
 #[cfg(not(target_vendor = "apple"))]
-const GOES_ON: ClockId = ClockId::Boottime;
+const BOOTTIME: ClockId = ClockId::Boottime;
 #[cfg(target_vendor = "apple")]
-const GOES_ON: ClockId = ClockId::Monotonic;
+const BOOTTIME: ClockId = ClockId::Monotonic;
 
 /// Returns the wall clock's time.
 pub fn now() -> Timestamp {
@@ -25,12 +25,12 @@ pub fn now() -> Timestamp {
 
 /// Returns the time since the machine was started, including the time in which it was suspended: CLOCK_BOOTTIME, on
 /// macOS CLOCK_MONOTONIC. `Instant` stops during suspension on both.
-pub(crate) fn since_boot() -> Duration {
+pub(crate) fn boottime() -> Duration {
     #[cfg(any(test, feature = "testing"))]
     if let Some(booted) = simulated::BOOTED.get() {
         return simulated::UPTIME + booted.elapsed();
     }
-    let time = clock_gettime(GOES_ON);
+    let time = clock_gettime(BOOTTIME);
     let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or_default())
 }
@@ -44,7 +44,7 @@ pub(crate) fn simulate(begin: Timestamp) {
     simulated::BOOTED.set(Some(simulated::BOOTED.get().map_or(now, |booted| booted.min(now))));
 }
 
-/// Suspends the machine of this thread for `time`: only [`since_boot`] goes on.
+/// Suspends the machine of this thread for `time`: only [`boottime`] goes on.
 #[cfg(test)]
 pub(crate) fn suspend(time: Duration) {
     simulated::BOOTED.set(simulated::BOOTED.get().map(|booted| booted - time));
@@ -73,17 +73,17 @@ mod tests {
 
     #[test]
     fn the_boot_clock_never_goes_back() {
-        let readings: Vec<Duration> = (0..1_000).map(|_| since_boot()).collect();
+        let readings: Vec<Duration> = (0..1_000).map(|_| boottime()).collect();
         assert!(readings.is_sorted() && readings[0] > Duration::ZERO);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_simulated_clock_stops_while_tokio_is_paused() {
         simulate(Timestamp::UNIX_EPOCH);
-        let (wall, boot) = (now(), since_boot());
+        let (wall, boot) = (now(), boottime());
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert_eq!((now() - wall).get_milliseconds(), 0);
         assert_eq!(now().as_second() - wall.as_second(), 60);
-        assert_eq!((since_boot() - boot).as_secs(), 60);
+        assert_eq!((boottime() - boot).as_secs(), 60);
     }
 }

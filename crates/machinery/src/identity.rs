@@ -27,9 +27,9 @@ pub struct Hints {
     /// A kind is not served. Default: "apply its CustomResourceDefinition".
     pub kinds: &'static str,
     /// The account has no permission to list, watch or write. Default: "grant its account the permission".
-    pub rights: &'static str,
+    pub permissions: &'static str,
     /// The account has no permission to create TokenReviews and SubjectAccessReviews. Default: "grant its account the
-    /// right".
+    /// permission".
     pub reviews: &'static str,
 }
 
@@ -48,7 +48,7 @@ impl Identity {
     }
 
     /// Sets the hints.
-    pub const fn hints(self, hints: Hints) -> Identity {
+    pub const fn with_hints(self, hints: Hints) -> Identity {
         Identity { hints, ..self }
     }
 
@@ -83,7 +83,7 @@ impl Identity {
     }
 
     /// Returns the remedies for something missing in the cluster.
-    pub const fn remedies(&self) -> Hints {
+    pub const fn hints(&self) -> Hints {
         self.hints
     }
 }
@@ -113,7 +113,7 @@ impl From<&'static str> for Identity {
 impl Hints {
     const DEFAULT: Hints = Hints {
         kinds: "apply its CustomResourceDefinition",
-        rights: "grant its account the permission",
+        permissions: "grant its account the permission",
         reviews: "grant its account the permission",
     };
 }

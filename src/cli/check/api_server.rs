@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::Target;
-use super::rights::{Right, may};
+use super::permissions::{Permission, may};
 use super::{C001, C002, C003, D001, D002, Finding, K001, K002};
 use crate::app::App;
 use crate::client::{Client, Error};
@@ -266,10 +266,11 @@ pub(super) async fn dry_run_findings(target: &Target<'_>) -> Vec<Finding> {
     let (mut refused, mut accepted, mut tried) = (Vec::new(), Vec::new(), Vec::new());
     let (mut unknown, mut missing) = (Vec::new(), 0);
     for (kind, valid, invalid) in specs() {
-        let right = Right { group: kind.group, resource: kind.plural, verbs: &["create"] };
+        let permission =
+            Permission { group: kind.group, resource: kind.plural, verbs: &["create"] };
         // Objects that the account cannot create show nothing about validity. Neither does a missing kind,
         // which C001 reports.
-        match may(client, namespace, &right, "create", NAME).await {
+        match may(client, namespace, &permission, "create", NAME).await {
             Ok(true) => {}
             Ok(false) => continue,
             Err(error) => return vec![D001.unasked(&error), D002.unasked(&error)],

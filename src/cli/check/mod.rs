@@ -14,13 +14,15 @@
 //! ServiceAccount sees those.
 
 mod api_server;
-mod rights;
+mod permissions;
 mod installation;
 
 /// The permissions of the operator, those for its Lease and those for /metrics. A test compares them with the
 /// ClusterRole and the Role in artifacts/rbac/operator.yaml, and those for /metrics with
 /// artifacts/rbac/metrics.yaml.
-pub use rights::{CLUSTER_RIGHTS, LEASE_RIGHTS, METRICS_RIGHTS, RIGHTS, Right};
+pub use permissions::{
+    CLUSTER_PERMISSIONS, LEASE_PERMISSIONS, METRICS_PERMISSIONS, PERMISSIONS, Permission,
+};
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -123,7 +125,7 @@ async fn all(client: &Client, args: &CheckArgs) -> (Vec<Finding>, ExitCode) {
     let target = Target::of(client, args).await;
     let mut findings = api_server::version_findings(&version);
     findings.extend(api_server::crd_findings(client).await);
-    findings.extend(rights::findings(&target).await);
+    findings.extend(permissions::findings(&target).await);
     findings.extend(api_server::dry_run_findings(&target).await);
     findings.extend(installation::operator_findings(&target).await);
     findings.extend(installation::policies(&target).await);
@@ -425,7 +427,7 @@ mod tests {
             ));
         }
         let dangerous: Vec<String> =
-            rights::dangerous().iter().map(|one| format!("`{one}`")).collect();
+            permissions::dangerous().iter().map(|one| format!("`{one}`")).collect();
         text.push_str(&format!(
             "\nDangerous permissions (R002), in the namespaces that the operator serves, its own, kube-system and default: {}; \
              and, of an operator that serves named namespaces, any permission to write Deployments, DaemonSets or \

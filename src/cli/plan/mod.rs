@@ -31,7 +31,7 @@ use super::args::{ConnectionArgs, ControllerName, WorkloadArgs, all_if_empty};
 use super::installation::{Found, Installation, InstallationArgs, Setting};
 use super::{IDENTITY, one_line};
 use crate::app::App;
-use crate::client::{self, Client, Options, Page, Scope, Undecodable};
+use crate::client::{self, Client, InvalidObject, Options, Page, Scope};
 use crate::controller::{Finished, Program};
 use crate::generic_daemon::GenericDaemon;
 use crate::memcached::{Memcached, Pace, Rollouts};
@@ -200,10 +200,10 @@ async fn add<V: Resource>(
     (controller, deadline): (&'static str, Instant),
     (wanted, left_out): &mut Wanted,
 ) -> Result<(), Error> {
-    let mut each = |object: Result<V, Undecodable>| match object {
-        Ok(object) if object.meta().deleting => {}
+    let mut each = |object: Result<V, InvalidObject>| match object {
+        Ok(object) if object.meta().is_terminating => {}
         Ok(object) => drop(wanted.insert((controller, object.key().clone()))),
-        Err(Undecodable { key, why, .. }) => {
+        Err(InvalidObject { key, why, .. }) => {
             left_out.insert(format!("{controller} {key} is left out: {why}"));
         }
     };

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use super::Plan;
 use super::change::Change;
 use crate::client::{DryRun, DryWrite, Rejection, RejectionCause};
-use crate::controller::{Class, Outcome};
+use crate::controller::{ErrorClass, Outcome};
 use crate::object::ObjectKey;
 
 /// Name of a controller and key of one of its objects.
@@ -35,7 +35,7 @@ struct State {
     /// Reasons why objects or kinds are left out.
     left_out: BTreeSet<String>,
     /// Reconciled objects, with the class of the failure if the last reconcile failed.
-    reconciled: BTreeMap<Reconciled, Option<Class>>,
+    reconciled: BTreeMap<Reconciled, Option<ErrorClass>>,
     /// Writes by the path of their target.
     targets: BTreeMap<String, Target>,
     /// The last write that failed temporarily, and the API server's message.
@@ -99,16 +99,16 @@ impl Recorder {
         let failure = match outcome {
             Outcome::Success | Outcome::RequeueAfter => None,
             // It is retried soon: the running operator was faster, or the API server was busy.
-            Outcome::Failed(Class::Conflict | Class::Transient)
+            Outcome::Failed(ErrorClass::Conflict | ErrorClass::Transient)
             | Outcome::TimedOut
             | Outcome::Dropped => return,
             Outcome::Failed(class) => Some(class),
-            _ => Some(Class::Terminal),
+            _ => Some(ErrorClass::Terminal),
         };
         self.note(&mut self.state.lock(), (controller, key.clone()), failure);
     }
 
-    fn note(&self, state: &mut State, reconciled: Reconciled, failure: Option<Class>) {
+    fn note(&self, state: &mut State, reconciled: Reconciled, failure: Option<ErrorClass>) {
         if state.missing.remove(&reconciled) {
             self.progress.notify_one();
         }

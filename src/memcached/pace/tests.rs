@@ -104,7 +104,7 @@ fn a_paused_or_terminating_memcached_takes_no_turn() {
     let there = deployment(&memcached, &Images::of(NEW), 0);
     let of = |memcached: &Memcached| Standing::of(memcached, Some(&there), &settings(NEW), None);
     assert_eq!(of(&memcached), Some(rolling()));
-    memcached.meta.deleting = true;
+    memcached.meta.is_terminating = true;
     assert_eq!(of(&memcached), Some(Standing::Idle));
     let paused = json!({"spec": {}, "metadata": {"name": "a",
         "annotations": {"workload-operator.example.com/paused": "true"}}});

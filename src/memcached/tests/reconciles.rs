@@ -27,11 +27,11 @@ impl Scene {
     }
 
     /// Returns the reasons of the published Events.
-    fn published(&self) -> Vec<&'static str> {
-        self.recorder.waiting().iter().map(|event| event.reason).collect()
+    fn published(&self) -> Vec<String> {
+        self.recorder.waiting().iter().map(|event| event.reason.to_string()).collect()
     }
 
-    async fn reconcile(&self, image: Option<&str>) -> Result<Action, Problem> {
+    async fn reconcile(&self, image: Option<&str>) -> Result<Action, ReconcileError> {
         let cx = self.cx.next_reconcile().unwrap();
         let settings =
             Settings { memcached_image: image.map(InternedStr::new), ..Settings::default() };
@@ -91,7 +91,7 @@ async fn without_the_finalizer_nothing_is_created_and_the_status_reports_it() {
         (403, status)
     });
     let problem = scene.reconcile(Some("memcached:1")).await.unwrap_err();
-    assert!(matches!(problem, Problem::Reported(_)), "{problem:?}");
+    assert!(matches!(problem, ReconcileError::Reported(_)), "{problem:?}");
     let requests = scene.requests.lock();
     let [(_, first, _), (_, second, status)] = requests.as_slice() else { panic!("{requests:?}") };
     assert!(first.ends_with("/memcached-sample") && second.ends_with("/status"), "{requests:?}");
@@ -111,7 +111,7 @@ async fn a_refused_deployment_is_reported_and_the_service_is_created() {
     });
     for _ in 0..10 {
         let problem = scene.reconcile(Some("memcached:1")).await.unwrap_err();
-        assert!(matches!(problem, Problem::Reported(_)), "{problem:?}");
+        assert!(matches!(problem, ReconcileError::Reported(_)), "{problem:?}");
     }
     let memcached = scene.cx.next_reconcile().unwrap().object().clone();
     let degraded = memcached.status.conditions.iter().find(|c| c.is(Type::Degraded)).unwrap();

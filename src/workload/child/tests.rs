@@ -78,10 +78,11 @@ async fn a_child_of_this_object_that_lost_its_owner_is_adopted() {
         let there = cx.store::<Deployment>().unwrap().apply_read(child(&there));
         assert!(!desired.is_ensured(&cx, &there).unwrap(), "it has no owner yet");
         let ensured = desired.ensure(&cx).await;
-        let is_taken = matches!(&ensured, Err(Problem::NotOwned { .. }));
+        let is_taken = matches!(&ensured, Err(ReconcileError::NotOwned { .. }));
         // These errors show that the operator asked for the owner, which the scripted API server does not
         // know.
-        let is_asked = matches!(&ensured, Err(Problem::Terminating(_) | Problem::Call { .. }));
+        let is_asked =
+            matches!(&ensured, Err(ReconcileError::Terminating(_) | ReconcileError::Call { .. }));
         assert_eq!((is_asked, is_taken), (is_adopted, !is_adopted), "{ensured:?}");
     }
 }

@@ -1,7 +1,7 @@
 mod table;
 
 use super::*;
-use crate::controller::Problem;
+use crate::controller::ReconcileError;
 use crate::object::Resource as _;
 
 fn all() -> [Health; 7] {
@@ -109,7 +109,7 @@ fn the_message_of_an_error_has_no_local_address() {
     let text = |message: &str| {
         let source = Box::new(client::Error::api(500, "InternalError", message));
         let key = crate::object::ObjectKey::new("n", "a");
-        stable(&Problem::Call { verb: "create", kind: "Deployment", key, source })
+        stable(&ReconcileError::Call { verb: "create", kind: "Deployment", key, source })
     };
     let start = "cannot create Deployment n/a: ";
     for (message, expected) in [

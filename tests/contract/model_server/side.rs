@@ -42,7 +42,7 @@ impl Side {
     }
 
     pub(super) fn model(model: testing::Server) -> Side {
-        model.set_liberties(false);
+        model.set_variation(false);
         Side::new(Server::Model(model))
     }
 

@@ -15,10 +15,10 @@ use tower::{BoxError, Service, ServiceExt};
 use tracing::Span;
 use tracing::field::{Empty, display};
 
+use super::api_server_health::ApiServerHealth;
 use super::config::Config;
-use super::connectivity::Connectivity;
 use super::options::Options;
-use super::transport::{self, Answer, HttpService, Permit};
+use super::transport::{self, Answer, HttpService, WritePermit};
 use super::warnings::Warnings;
 use super::{Error, MAX_OBJECT, query, status};
 use crate::identity::Identity;
@@ -37,7 +37,7 @@ pub struct Client {
 }
 
 struct Shared {
-    wire: HttpService,
+    service: HttpService,
     /// The host and port of the API server's URL. `None` over a service.
     address: Option<String>,
     agent: HeaderValue,
@@ -69,7 +69,7 @@ impl Client {
         let address = config.host().map(str::to_owned);
         let config = config.0;
         let plugin = config.auth_info.exec.as_ref().and_then(|exec| exec.command.clone());
-        let wire = match plugin {
+        let service = match plugin {
             None => transport::connect(config)?,
             Some(plugin) => {
                 tracing::info!("Running the credential plugin {plugin}");
@@ -80,13 +80,13 @@ impl Client {
                 connected.await.unwrap_or(Err(ended))?
             }
         };
-        Ok(Client::over(wire, address, options))
+        Ok(Client::over(service, address, options))
     }
 
     /// Returns a client with the same credentials and connections, and other options.
     #[must_use]
     pub fn sibling(&self, options: Options) -> Client {
-        Client::over(self.shared.wire.clone(), self.shared.address.clone(), options)
+        Client::over(self.shared.service.clone(), self.shared.address.clone(), options)
     }
 
     /// Creates a client over any service, such as an API server in memory. Each request has a complete body; its URL is
@@ -120,10 +120,10 @@ impl Client {
         Client::over(transport::wire(service), None, options)
     }
 
-    fn over(wire: HttpService, address: Option<String>, options: Options) -> Client {
+    fn over(service: HttpService, address: Option<String>, options: Options) -> Client {
         let agent = options.identity.user_agent();
         let agent = HeaderValue::try_from(agent).expect("it is visible ASCII");
-        let shared = Shared { wire, address, agent, options, warnings: Warnings::default() };
+        let shared = Shared { service, address, agent, options, warnings: Warnings::default() };
         let shared = Arc::new(shared);
         Client { shared, has_written: Arc::default() }
     }
@@ -148,8 +148,8 @@ impl Client {
     }
 
     /// Returns the signal for an API server that responds again after an outage.
-    pub fn connectivity(&self) -> &Connectivity {
-        &self.options().connectivity
+    pub fn api_server_health(&self) -> &ApiServerHealth {
+        &self.options().api_server_health
     }
 
     /// Returns the program's identity.
@@ -203,22 +203,22 @@ impl Client {
         mut request: Request<Bytes>,
         observe: &mut ObservedCall<'_>,
     ) -> Result<Response<Answer>, Error> {
-        let connectivity = self.connectivity();
-        let permit = request.extensions().get::<Permit>().cloned();
+        let api_server_health = self.api_server_health();
+        let permit = request.extensions().get::<WritePermit>().cloned();
         let headers = request.headers_mut();
         headers.insert(USER_AGENT, self.shared.agent.clone());
         headers.entry(ACCEPT).or_insert(HeaderValue::from_static("application/json"));
-        let answer = observe.by_deadline(self.shared.wire.clone().oneshot(request)).await;
+        let answer = observe.by_deadline(self.shared.service.clone().oneshot(request)).await;
         let answer = answer.and_then(|answer| {
             answer.map_err(|error| Error::transport(error).at(self.shared.address.as_deref()))
         });
         let answer = answer.inspect_err(|_| {
             // A write that this process withdrew is no failure of the API server.
             if permit.is_none_or(|permit| permit.refused().is_none()) {
-                connectivity.failed();
+                api_server_health.failed();
             }
         })?;
-        connectivity.answered(answer.status().as_u16());
+        api_server_health.responded(answer.status().as_u16());
         self.shared.warnings.log(answer.headers());
         if answer.status().is_success() {
             return Ok(answer);
@@ -298,11 +298,11 @@ impl Drop for ObservedCall<'_> {
 }
 
 /// Reads the next chunk of a body; `None` at its end. Cancel-safe.
-pub(super) async fn piece(body: &mut Answer) -> Result<Option<Bytes>, Error> {
+pub(super) async fn chunk(body: &mut Answer) -> Result<Option<Bytes>, Error> {
     while let Some(frame) = body.frame().await {
         match frame.map_err(Error::transport)?.into_data() {
-            Ok(piece) if piece.is_empty() => {}
-            Ok(piece) => return Ok(Some(piece)),
+            Ok(chunk) if chunk.is_empty() => {}
+            Ok(chunk) => return Ok(Some(chunk)),
             // Trailers: no API server sends any.
             Err(_) => {}
         }
@@ -312,8 +312,8 @@ pub(super) async fn piece(body: &mut Answer) -> Result<Option<Bytes>, Error> {
 
 /// Reads a complete body; `None` if it is larger than `most`.
 async fn read(mut body: Answer, most: usize) -> Result<Option<Bytes>, Error> {
-    let Some(first) = piece(&mut body).await? else { return Ok(Some(Bytes::new())) };
-    let Some(mut next) = piece(&mut body).await? else {
+    let Some(first) = chunk(&mut body).await? else { return Ok(Some(Bytes::new())) };
+    let Some(mut next) = chunk(&mut body).await? else {
         return Ok((first.len() <= most).then_some(first));
     };
     let mut all = BytesMut::from(first);
@@ -322,7 +322,7 @@ async fn read(mut body: Answer, most: usize) -> Result<Option<Bytes>, Error> {
             return Ok(None);
         }
         all.extend_from_slice(&next);
-        match piece(&mut body).await? {
+        match chunk(&mut body).await? {
             Some(more) => next = more,
             None => return Ok(Some(all.freeze())),
         }

@@ -145,7 +145,7 @@ impl Error {
             && not_served
             && message.trim_end().ends_with(": 404 page not found")
         {
-            let (resource, remedy) = (kind.resource(), program.remedies().kinds);
+            let (resource, remedy) = (kind.resource(), program.hints().kinds);
             *message = format!("the API server does not serve {resource}: {remedy}");
         }
         self

@@ -86,7 +86,7 @@ fn undecodable<V: DeserializeOwned>(frame: &[u8]) -> Result<WatchEvent<V>, Error
         Ok(Frame::Deleted(object)) => (object, true),
         _ => return Err(Error::Decode { why, excerpt: shape(frame) }),
     };
-    Ok(WatchEvent::Undecodable(object.into_undecodable(deleted, why)))
+    Ok(WatchEvent::InvalidObject(object.into_undecodable(deleted, why)))
 }
 
 #[cfg(test)]

@@ -9,18 +9,18 @@ const LARGE: usize = 1 << 20;
 
 /// The received part of a watch's body, without the frames already returned.
 #[derive(Debug, Default)]
-pub(super) struct Frames {
-    arrived: BytesMut,
+pub(super) struct LineDecoder {
+    buffer: BytesMut,
     /// Length of the prefix without a newline.
     searched: usize,
 }
 
-// === impl Frames ===
+// === impl LineDecoder ===
 
-impl Frames {
+impl LineDecoder {
     /// Appends the next chunk of the body.
-    pub(super) fn arrived(&mut self, piece: &[u8]) {
-        self.arrived.extend_from_slice(piece);
+    pub(super) fn extend(&mut self, chunk: &[u8]) {
+        self.buffer.extend_from_slice(chunk);
     }
 
     /// Returns the next complete frame, without its newline; `None` if the frame is incomplete. Skips empty lines.
@@ -29,21 +29,21 @@ impl Frames {
     /// A frame larger than [`MAX_OBJECT`].
     pub(super) fn next(&mut self) -> Result<Option<Bytes>, Error> {
         loop {
-            let rest = self.arrived.get(self.searched..).unwrap_or_default();
+            let rest = self.buffer.get(self.searched..).unwrap_or_default();
             let end = memchr::memchr(b'\n', rest).map(|end| self.searched + end);
-            if end.unwrap_or(self.arrived.len()) > MAX_OBJECT {
+            if end.unwrap_or(self.buffer.len()) > MAX_OBJECT {
                 return Err(Error::TooLarge { what: "an event of a watch", limit: MAX_OBJECT });
             }
             let Some(end) = end else {
-                self.searched = self.arrived.len();
+                self.searched = self.buffer.len();
                 return Ok(None);
             };
             self.searched = 0;
-            let mut line = self.arrived.split_to(end + 1);
+            let mut line = self.buffer.split_to(end + 1);
             line.truncate(end);
             if end > LARGE {
                 // Releases the buffer of a large object early.
-                self.arrived = BytesMut::from(&self.arrived[..]);
+                self.buffer = BytesMut::from(&self.buffer[..]);
             }
             if !blank(&line) {
                 return Ok(Some(line.freeze()));
@@ -52,8 +52,8 @@ impl Frames {
     }
 
     /// Returns whether the body can end here, without part of another frame.
-    pub(super) fn is_between(&self) -> bool {
-        blank(&self.arrived)
+    pub(super) fn is_empty(&self) -> bool {
+        blank(&self.buffer)
     }
 }
 
@@ -67,16 +67,16 @@ mod tests {
 
     use super::*;
 
-    /// The frames of `pieces`, and whether the body ended between two of them.
-    fn frames(pieces: &[&[u8]]) -> Result<(Vec<Vec<u8>>, bool), Error> {
-        let (mut frames, mut out) = (Frames::default(), Vec::new());
-        for piece in pieces {
-            frames.arrived(piece);
+    /// The frames of `chunks`, and whether the body ended between two of them.
+    fn frames(chunks: &[&[u8]]) -> Result<(Vec<Vec<u8>>, bool), Error> {
+        let (mut frames, mut out) = (LineDecoder::default(), Vec::new());
+        for chunk in chunks {
+            frames.extend(chunk);
             while let Some(frame) = frames.next()? {
                 out.push(frame.to_vec());
             }
         }
-        Ok((out, frames.is_between()))
+        Ok((out, frames.is_empty()))
     }
 
     #[test]
@@ -97,19 +97,19 @@ mod tests {
     fn the_largest_object_that_etcd_accepts_fits_a_frame() {
         let args = r"\u003c".repeat(3 << 19);
         let frame = format!(r#"{{"type":"ADDED","object":{{"args":["{args}"]}}}}"#) + "\n";
-        let pieces: Vec<&[u8]> = frame.as_bytes().chunks(64 << 10).collect();
-        assert_eq!(frames(&pieces).unwrap().0.len(), 1);
+        let chunks: Vec<&[u8]> = frame.as_bytes().chunks(64 << 10).collect();
+        assert_eq!(frames(&chunks).unwrap().0.len(), 1);
     }
 
     #[test]
     fn an_endless_frame_is_rejected() {
-        let (mut frames, piece) = (Frames::default(), vec![b'x'; 1 << 20]);
+        let (mut frames, chunk) = (LineDecoder::default(), vec![b'x'; 1 << 20]);
         let refused = (0..64).find_map(|_| {
-            frames.arrived(&piece);
+            frames.extend(&chunk);
             frames.next().err()
         });
         assert!(matches!(refused, Some(Error::TooLarge { .. })));
-        assert!(frames.arrived.capacity() <= 2 * MAX_OBJECT);
+        assert!(frames.buffer.capacity() <= 2 * MAX_OBJECT);
     }
 
     proptest! {
@@ -122,8 +122,8 @@ mod tests {
             let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(body.len() + 1)).collect();
             at.extend([0, body.len()]);
             at.sort_unstable();
-            let pieces: Vec<&[u8]> = at.windows(2).map(|pair| &body[pair[0]..pair[1]]).collect();
-            prop_assert_eq!(frames(&pieces).unwrap(), frames(&[&body]).unwrap());
+            let chunks: Vec<&[u8]> = at.windows(2).map(|pair| &body[pair[0]..pair[1]]).collect();
+            prop_assert_eq!(frames(&chunks).unwrap(), frames(&[&body]).unwrap());
         }
     }
 }

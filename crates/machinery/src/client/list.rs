@@ -5,10 +5,10 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::timeout;
 
-use super::call::{Client, piece};
+use super::call::{Client, chunk};
 use super::error::shape;
 use super::query;
-use super::types::{Page, PageEnd, Scope, Undecodable};
+use super::types::{InvalidObject, Page, PageEnd, Scope};
 use super::{Error, MAX_OBJECT, status, undecodable};
 use crate::object::{Kind, ObjectKey, Resource};
 
@@ -59,7 +59,7 @@ impl Client {
         &self,
         scope: &Scope,
         page: &Page,
-        mut each: impl FnMut(Result<V, Undecodable>) + Send,
+        mut each: impl FnMut(Result<V, InvalidObject>) + Send,
     ) -> Result<PageEnd, Error> {
         let each = |json: &[u8]| {
             each(match serde_json::from_slice(json) {
@@ -87,8 +87,8 @@ impl Client {
         let deadline = self.options().deadline;
         let late = |_| Error::Deadline(deadline);
         let mut enough = GATHERED;
-        while let Some(piece) = timeout(deadline, piece(&mut body)).await.map_err(late)?? {
-            received.rest.extend_from_slice(&piece);
+        while let Some(chunk) = timeout(deadline, chunk(&mut body)).await.map_err(late)?? {
+            received.rest.extend_from_slice(&chunk);
             if received.rest.len() >= enough {
                 received.take_apart(&mut each)?;
                 // Otherwise a large item would be scanned from its start with each chunk.
@@ -117,7 +117,7 @@ impl Client {
     /// As [`Client::list`], and [`Error::Decode`] if the object does not fit its view.
     pub async fn find<V: Resource>(&self, key: &ObjectKey) -> Result<Option<V>, Error> {
         let mut found = None;
-        let each = |object: Result<V, Undecodable>| {
+        let each = |object: Result<V, InvalidObject>| {
             let name = object.as_ref().map_or_else(|bad| &bad.key, |object| object.key());
             if name == key {
                 found = Some(object);
@@ -125,7 +125,7 @@ impl Client {
         };
         self.list(&query::only(key), &Page::default(), each).await?;
         let undecodable =
-            |bad: Undecodable| Error::Decode { why: bad.why, excerpt: bad.key.to_string() };
+            |bad: InvalidObject| Error::Decode { why: bad.why, excerpt: bad.key.to_string() };
         found.transpose().map_err(undecodable)
     }
 }

@@ -10,13 +10,13 @@
 //!   sent, the request goes out on another one. The caller knows which requests can be repeated, and has its own
 //!   backoff.
 //! - A dead connection (packets vanish, no FIN) is detected within 45 s, by TCP keepalive or by unacknowledged data.
-//! - When an API server that was down responds again, all waiters are notified ([`Connectivity`]).
+//! - When an API server that was down responds again, all waiters are notified ([`ApiServerHealth`]).
 //!   [`Client::probe_while_down`] probes if no calls are made.
 //! - Every write first requests permission from [`Options::gate`], and sends [`Options::field_manager`].
 //! - A list is decoded item by item as it arrives. Apart from the items that `each` keeps, memory is bounded by the
 //!   largest item. A watch is decoded from the read buffer. A body or object larger than [`MAX_OBJECT`] bytes is an
 //!   error.
-//! - An object that does not fit its view becomes [`Undecodable`]; others are unaffected.
+//! - An object that does not fit its view becomes [`InvalidObject`]; others are unaffected.
 //! - Dropping a call cancels it. [`Watch::next`] can be dropped and called again without losing an event.
 //! - A token in a file is reread within a minute, regardless of wall clock changes. So is the CA of a pod's API server.
 //! - A credential plugin runs when the client is created, and again a minute before its token expires.
@@ -35,7 +35,7 @@ mod text;
 mod error;
 mod status;
 mod options;
-mod connectivity;
+mod api_server_health;
 mod config;
 mod token;
 mod proxy;
@@ -54,9 +54,9 @@ mod dry_run;
 mod untyped;
 mod probe;
 
+pub use api_server_health::{ApiServerHealth, Recovered};
 pub use call::Client;
 pub use config::{Config, config};
-pub use connectivity::{Connectivity, Reconnected};
 pub use dry_run::{DryRun, DryWrite, Rejection, RejectionCause};
 pub use error::{Cause, Error};
 pub use kube::core::params::{Patch, PropagationPolicy};
@@ -64,7 +64,7 @@ pub use options::{Options, WriteGate};
 pub(crate) use query::is_name;
 pub use text::{is_control, one_line};
 pub use types::{
-    Deletion, Page, PageEnd, Preconditions, Scope, Undecodable, WatchEvent, WatchFrom,
+    Deletion, InvalidObject, Page, PageEnd, Preconditions, Scope, WatchEvent, WatchFrom,
 };
 pub use watch::Watch;
 

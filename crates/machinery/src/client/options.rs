@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::connectivity::Connectivity;
+use super::api_server_health::ApiServerHealth;
 use super::dry_run::DryRun;
 use crate::identity::Identity;
 
@@ -31,7 +31,7 @@ pub struct Options {
     /// Default: `None`.
     pub dry_run: Option<Arc<dyn DryRun>>,
     /// Reachability of the API server. Every call updates it; the clients of one server share it.
-    pub connectivity: Connectivity,
+    pub api_server_health: ApiServerHealth,
 }
 
 /// Decides whether this process can write now. Implemented by leader election.
@@ -75,7 +75,7 @@ impl Options {
             field_manager: identity.name().to_owned(),
             gate: Arc::new(Always),
             dry_run: None,
-            connectivity: Connectivity::default(),
+            api_server_health: ApiServerHealth::default(),
         }
     }
 }

@@ -22,11 +22,11 @@ const KIND: Kind = Kind::cluster_scoped("", "", "", "readyz");
 
 impl Client {
     /// Probes the API server about every two seconds while all calls fail and no other client makes calls. The first
-    /// response completes all waits for it ([`Connectivity`](super::Connectivity)). Clients that share one
-    /// `Connectivity` take turns. Reflectors run this function; it runs until it is dropped.
+    /// response completes all waits for it ([`ApiServerHealth`](super::ApiServerHealth)). Clients that share one
+    /// `ApiServerHealth` take turns. Reflectors run this function; it runs until it is dropped.
     pub async fn probe_while_down(&self) -> Infallible {
         loop {
-            self.connectivity().is_to_be_asked().await;
+            self.api_server_health().probe_due().await;
             // A successful call reports itself. Boxed, because it rarely runs.
             let probe = async { self.call("get", &KIND, query::at(PATH)?).await };
             drop(timeout(ANSWER, Box::pin(probe)).await);
@@ -87,7 +87,7 @@ mod tests {
     async fn one_client_probes_an_unreachable_server_every_two_seconds() {
         let server = Server::default();
         let client = server.client();
-        client.connectivity().failed();
+        client.api_server_health().failed();
         let asked = server.asked_in(&client, Duration::from_secs(300)).await;
         assert!((110..=240).contains(&asked), "{asked} times in 300 s");
     }
@@ -97,9 +97,9 @@ mod tests {
         for (trouble, answer) in [(0, 200), (500, 200), (403, 200)] {
             let server = Server::default();
             let client = server.client();
-            let mut reconnected = client.connectivity().reconnected();
+            let mut reconnected = client.api_server_health().reconnected();
             server.code.store(trouble, Ordering::Relaxed);
-            client.connectivity().failed();
+            client.api_server_health().failed();
             server.asked_in(&client, Duration::from_secs(60)).await;
             assert!(reconnected.next().now_or_never().is_none(), "it is away: {trouble}");
             server.code.store(answer, Ordering::Relaxed);
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(server.asked_in(&client, Duration::from_secs(600)).await, 0, "all is well");
         let others = async {
             for _ in 0..600 {
-                client.connectivity().failed();
+                client.api_server_health().failed();
                 sleep(Duration::from_secs(1)).await;
             }
         };

@@ -50,7 +50,7 @@ const READ_BUFFER: usize = 64 << 10;
 
 /// The permission of a write. It is sent along with the request and checked again when the body is sent.
 #[derive(Clone)]
-pub(super) struct Permit {
+pub(super) struct WritePermit {
     gate: Arc<dyn WriteGate>,
     term: u64,
     refused: Arc<OnceLock<String>>,
@@ -60,7 +60,7 @@ pub(super) struct Permit {
 pub(super) struct Outgoing {
     body: Full<Bytes>,
     /// Checked once, before the first byte.
-    permit: Option<Permit>,
+    permit: Option<WritePermit>,
 }
 
 /// Returns a service that sends requests to the API server of `config`, without connecting. Runs a credential plugin
@@ -86,7 +86,7 @@ pub(super) fn connect(mut config: kube::Config) -> Result<HttpService, Error> {
             if let Some(token) = &token {
                 request.headers_mut().insert(AUTHORIZATION, token.get());
             }
-            let permit = request.extensions_mut().remove::<Permit>();
+            let permit = request.extensions_mut().remove::<WritePermit>();
             request.map(|body| Outgoing { body, permit })
         });
     let https = config.rustls_https_connector_with_connector(connector).map_err(unusable)?;
@@ -150,12 +150,12 @@ fn unusable(error: kube::Error) -> Error {
     }
 }
 
-// === impl Permit ===
+// === impl WritePermit ===
 
-impl Permit {
-    pub(super) fn new(gate: Arc<dyn WriteGate>) -> Permit {
+impl WritePermit {
+    pub(super) fn new(gate: Arc<dyn WriteGate>) -> WritePermit {
         let term = gate.term();
-        Permit { gate, term, refused: Arc::default() }
+        WritePermit { gate, term, refused: Arc::default() }
     }
 
     /// Returns the time within which the write must end, if permitted.
@@ -267,7 +267,7 @@ mod tests {
     async fn permission_is_checked_again_when_the_body_is_sent() {
         for open in [true, false] {
             let gate = Arc::new(Switch(AtomicBool::new(true)));
-            let permit = Permit::new(gate.clone());
+            let permit = WritePermit::new(gate.clone());
             let mut body = Outgoing { body: Full::from("body"), permit: Some(permit.clone()) };
             assert_eq!(hyper::body::Body::size_hint(&body).exact(), Some(4));
             gate.0.store(open, Ordering::Relaxed);
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn a_write_decided_in_another_term_is_not_sent() {
-        let permit = Permit::new(Arc::new(Terms(AtomicU64::new(7))));
+        let permit = WritePermit::new(Arc::new(Terms(AtomicU64::new(7))));
         assert!(permit.ask().is_err_and(|why| why.contains("another term")));
     }
 }

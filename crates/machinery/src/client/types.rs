@@ -68,12 +68,12 @@ pub enum WatchEvent<V> {
         initial_events_end: bool,
     },
     /// An object whose JSON does not fit the view. Others are unaffected.
-    Undecodable(Undecodable),
+    InvalidObject(InvalidObject),
 }
 
 /// An object that could not be decoded, with its readable metadata.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Undecodable {
+pub struct InvalidObject {
     /// The object's key.
     pub key: ObjectKey,
     /// Its UID; [`Uid::NONE`] if unreadable.

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::error::{Error, mismatch};
-use super::types::Undecodable;
+use super::types::InvalidObject;
 use crate::object::{ObjectKey, ResourceVersion, Uid};
 
 /// The fields that identify an object. They are plain strings, because the metadata itself can be malformed.
@@ -25,9 +25,9 @@ struct BareMeta {
 // === impl Bare ===
 
 impl Bare {
-    pub(super) fn into_undecodable(self, deleted: bool, why: String) -> Undecodable {
+    pub(super) fn into_undecodable(self, deleted: bool, why: String) -> InvalidObject {
         let meta = self.metadata;
-        Undecodable {
+        InvalidObject {
             key: ObjectKey::new(meta.namespace.unwrap_or_default(), meta.name),
             uid: meta.uid.and_then(|uid| uid.parse().ok()).unwrap_or(Uid::NONE),
             version: ResourceVersion::parse(&meta.resource_version.unwrap_or_default()),
@@ -41,7 +41,10 @@ impl Bare {
 ///
 /// # Errors
 /// If it is not JSON or has no name. Then it is not an object, and the response cannot be trusted.
-pub(super) fn name<V: DeserializeOwned>(json: &[u8], deleted: bool) -> Result<Undecodable, Error> {
+pub(super) fn name<V: DeserializeOwned>(
+    json: &[u8],
+    deleted: bool,
+) -> Result<InvalidObject, Error> {
     match serde_json::from_slice::<Bare>(json) {
         Ok(bare) => Ok(bare.into_undecodable(deleted, mismatch::<V>(json))),
         Err(_) => Err(Error::decode::<V>(json)),

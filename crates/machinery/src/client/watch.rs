@@ -5,8 +5,8 @@ use std::marker::PhantomData;
 
 use http::header::{ACCEPT_ENCODING, HeaderValue};
 
-use super::call::{Client, piece};
-use super::frames::Frames;
+use super::call::{Client, chunk};
+use super::frames::LineDecoder;
 use super::transport::Answer;
 use super::types::{Scope, WatchEvent, WatchFrom};
 use super::{Error, event, query};
@@ -15,7 +15,7 @@ use crate::object::Resource;
 /// An open watch. Dropping it closes its connection.
 pub struct Watch<V> {
     body: Answer,
-    frames: Frames,
+    frames: LineDecoder,
     /// True after the end or an error: nothing more is read.
     over: bool,
     marker: PhantomData<fn() -> V>,
@@ -44,7 +44,7 @@ impl Client {
         observe.code = answer.status().as_u16();
         Ok(Watch {
             body: answer.into_body(),
-            frames: Frames::default(),
+            frames: LineDecoder::default(),
             over: false,
             marker: PhantomData,
         })
@@ -70,9 +70,9 @@ impl<V: Resource> Watch<V> {
             if let Some(frame) = self.frames.next()? {
                 return event::decode(&frame).map(Some);
             }
-            match piece(&mut self.body).await? {
-                Some(piece) => self.frames.arrived(&piece),
-                None if self.frames.is_between() => return Ok(None),
+            match chunk(&mut self.body).await? {
+                Some(chunk) => self.frames.extend(&chunk),
+                None if self.frames.is_empty() => return Ok(None),
                 None => return Err(Error::Cut("an event of a watch")),
             }
         }

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 
 use super::call::{Client, decode};
 use super::query::{self, built, objects, segment};
-use super::transport::Permit;
+use super::transport::WritePermit;
 use super::types::{Deletion, Preconditions, Scope};
 use super::{Error, WriteGate};
 use crate::object::{Kind, ObjectKey, Resource};
@@ -225,7 +225,7 @@ impl Client {
             return self.dry_run(verb, kind, key, subresource, request, &**dry_run).await;
         }
         let gate = &self.options().gate;
-        let permit = Permit::new(gate.clone());
+        let permit = WritePermit::new(gate.clone());
         let mut left = permit.ask().map_err(Error::NotPermitted)?;
         request.extensions_mut().insert(permit.clone());
         let mut sent = Sent { gate: &**gate, is_settled: false };

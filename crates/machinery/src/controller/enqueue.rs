@@ -57,7 +57,7 @@ where
     }
 }
 
-/// Enqueues every key whose last reconcile waited for the name of an object ([`Class::Waiting`](super::Class::Waiting))
+/// Enqueues every key whose last reconcile waited for the name of an object ([`ErrorClass::Waiting`](super::ErrorClass::Waiting))
 /// when that object is deleted or gets another controller. Also when the labels or annotations of an uncontrolled
 /// object change, which can make it adoptable. The view has a kind, because keys wait for a name of a kind.
 pub fn waiting_when_freed<V: Resource>(

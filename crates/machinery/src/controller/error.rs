@@ -1,5 +1,6 @@
 //! Errors of a reconcile, and the classes that determine their retries.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use crate::client;
@@ -18,7 +19,7 @@ pub struct Name {
 /// Classes of errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Class {
+pub enum ErrorClass {
     /// A network failure, 5xx, 429 or a refusal that passes ([`client::Error::is_transient_refusal`]): retried with
     /// backoff.
     Transient,
@@ -26,7 +27,7 @@ pub enum Class {
     Conflict,
     /// Refused by RBAC, quota or admission: retried slowly; manual action required.
     Forbidden,
-    /// An object of another owner has the desired name ([`Problem::waits_for`]): retried when that object is deleted
+    /// An object of another owner has the desired name ([`ReconcileError::waits_for`]): retried when that object is deleted
     /// or gets another controller. Also retried as slowly as `Forbidden`, in case no watch reports that.
     Waiting,
     /// The API server does not serve a kind: retried with pauses of up to 30 s; manual action required.
@@ -35,27 +36,27 @@ pub enum Class {
     Terminal,
 }
 
-words!(Class: Transient, Conflict, Forbidden, Waiting, NotServed, Terminal);
+words!(ErrorClass: Transient, Conflict, Forbidden, Waiting, NotServed, Terminal);
 
-impl Class {
+impl ErrorClass {
     /// Returns the class of a failed call to the API server.
-    pub fn of(error: &client::Error) -> Class {
+    pub fn of(error: &client::Error) -> ErrorClass {
         match error.code() {
             // The kind itself is missing, not an object.
-            Some(404) if error.is_not_served() => Class::NotServed,
+            Some(404) if error.is_not_served() => ErrorClass::NotServed,
             // Another manager owns a field that was applied without force.
-            Some(409) if !error.conflicting_fields().is_empty() => Class::Forbidden,
+            Some(409) if !error.conflicting_fields().is_empty() => ErrorClass::Forbidden,
             // The state that was read is out of date; the next reconcile reads the current state.
-            Some(404 | 409) => Class::Conflict,
-            Some(_) if error.is_transient_refusal() => Class::Transient,
+            Some(404 | 409) => ErrorClass::Conflict,
+            Some(_) if error.is_transient_refusal() => ErrorClass::Transient,
             // Invalid requests are retried slowly: the policy, the namespace, the kind or the proxy that refuses them
             // can change.
-            Some(400 | 403 | 405 | 406 | 413 | 415 | 422) => Class::Forbidden,
-            Some(500) if error.is_unmergeable() => Class::Forbidden,
+            Some(400 | 403 | 405 | 406 | 413 | 415 | 422) => ErrorClass::Forbidden,
+            Some(500) if error.is_unmergeable() => ErrorClass::Forbidden,
             // An impossible name, or a body that is not JSON.
-            None if matches!(error, client::Error::Request(_)) => Class::Terminal,
+            None if matches!(error, client::Error::Request(_)) => ErrorClass::Terminal,
             // This includes 401: the token has expired, and a later request uses the renewed one.
-            _ => Class::Transient,
+            _ => ErrorClass::Transient,
         }
     }
 
@@ -63,10 +64,10 @@ impl Class {
     /// manual action, and those that are not retried.
     fn rank(self) -> u8 {
         match self {
-            Class::Transient | Class::Conflict => 0,
-            Class::Waiting => 1,
-            Class::Forbidden | Class::NotServed => 2,
-            Class::Terminal => 3,
+            ErrorClass::Transient | ErrorClass::Conflict => 0,
+            ErrorClass::Waiting => 1,
+            ErrorClass::Forbidden | ErrorClass::NotServed => 2,
+            ErrorClass::Terminal => 3,
         }
     }
 }
@@ -74,20 +75,20 @@ impl Class {
 /// The error of a reconciler: a failed call, or a problem that requires manual action. It determines its retry.
 ///
 /// ```
-/// # use controller_machinery::controller::Problem;
-/// let problem = Problem::terminal("ErrNoBucket", "spec.bucket is empty: name a bucket");
+/// # use controller_machinery::controller::ReconcileError;
+/// let problem = ReconcileError::terminal("ErrNoBucket", "spec.bucket is empty: name a bucket");
 /// assert_eq!(problem.reason(), Some("ErrNoBucket"));
 /// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Problem {
+pub enum ReconcileError {
     /// A problem that the reconciler describes itself.
     #[error("{message}")]
     Custom {
         /// Its class, which determines its retry.
-        class: Class,
+        class: ErrorClass,
         /// One word for an Event.
-        reason: &'static str,
+        reason: Cow<'static, str>,
         /// A sentence that states the problem and its solution.
         message: String,
     },
@@ -134,7 +135,7 @@ pub enum Problem {
     /// A problem that the reconciler has already reported, for example in the status. It is retried like the inner
     /// problem, but no Event is published.
     #[error(transparent)]
-    Reported(Box<Problem>),
+    Reported(Box<ReconcileError>),
     /// A failed call to the API server, with its purpose.
     #[error("cannot {verb} {kind} {key}: {source}")]
     Call {
@@ -151,15 +152,15 @@ pub enum Problem {
     /// A failed call to the API server.
     #[error(transparent)]
     Api(#[from] client::Error),
-    /// Several problems of one reconcile, the most urgent one first: [`Problem::all`].
+    /// Several problems of one reconcile, the most urgent one first: [`ReconcileError::all`].
     #[error("{}", first_sentences(.0))]
-    Several(Vec<Problem>),
+    Several(Vec<ReconcileError>),
 }
 
-/// Sentences of [`Problem::Several`]. An Event has room for 1,024 bytes.
+/// Sentences of [`ReconcileError::Several`]. An Event has room for 1,024 bytes.
 const SENTENCES: usize = 3;
 
-fn first_sentences(problems: &[Problem]) -> String {
+fn first_sentences(problems: &[ReconcileError]) -> String {
     let sentences = problems.iter().take(SENTENCES).map(ToString::to_string);
     let text = sentences.collect::<Vec<_>>().join("; ");
     match problems.len().saturating_sub(SENTENCES) {
@@ -168,26 +169,34 @@ fn first_sentences(problems: &[Problem]) -> String {
     }
 }
 
-impl Problem {
+impl ReconcileError {
     /// Creates a problem that persists until the object changes.
-    pub fn terminal(reason: &'static str, message: impl Into<String>) -> Problem {
-        Problem::Custom { class: Class::Terminal, reason, message: message.into() }
+    pub fn terminal(
+        reason: impl Into<Cow<'static, str>>,
+        message: impl Into<String>,
+    ) -> ReconcileError {
+        let (reason, message) = (reason.into(), message.into());
+        ReconcileError::Custom { class: ErrorClass::Terminal, reason, message }
     }
 
     /// Creates a problem that persists until another object or a permission changes.
-    pub fn forbidden(reason: &'static str, message: impl Into<String>) -> Problem {
-        Problem::Custom { class: Class::Forbidden, reason, message: message.into() }
+    pub fn forbidden(
+        reason: impl Into<Cow<'static, str>>,
+        message: impl Into<String>,
+    ) -> ReconcileError {
+        let (reason, message) = (reason.into(), message.into());
+        ReconcileError::Custom { class: ErrorClass::Forbidden, reason, message }
     }
 
     /// Creates the problem for a name of kind `C` that belongs to an object that no `V` controls.
-    pub fn not_owned<V: Resource, C: Resource>(key: &ObjectKey) -> Problem {
+    pub fn not_owned<V: Resource, C: Resource>(key: &ObjectKey) -> ReconcileError {
         let name = Name { kind: C::kind(), key: key.clone() };
-        Problem::NotOwned { owner: V::kind().kind.into(), controller: None, name }
+        ReconcileError::NotOwned { owner: V::kind().kind.into(), controller: None, name }
     }
 
     /// Creates the problem for an object of kind `C` that must be deleted first.
-    pub(crate) fn terminating<C: Resource>(key: &ObjectKey) -> Problem {
-        Problem::Terminating(Name { kind: C::kind(), key: key.clone() })
+    pub(crate) fn terminating<C: Resource>(key: &ObjectKey) -> ReconcileError {
+        ReconcileError::Terminating(Name { kind: C::kind(), key: key.clone() })
     }
 
     /// Creates the problem for a field of a `C` that another program keeps changing. Without a field, the program keeps
@@ -196,8 +205,8 @@ impl Problem {
         key: &ObjectKey,
         field: Option<String>,
         wait: Duration,
-    ) -> Problem {
-        Problem::Contested { name: Name { kind: C::kind(), key: key.clone() }, field, wait }
+    ) -> ReconcileError {
+        ReconcileError::Contested { name: Name { kind: C::kind(), key: key.clone() }, field, wait }
     }
 
     /// Joins the problems of independent steps, such as those of many owned objects. The most urgent problem determines
@@ -206,81 +215,92 @@ impl Problem {
     ///
     /// # Errors
     /// If there is a problem.
-    pub fn all(problems: impl IntoIterator<Item = Problem>) -> Result<(), Problem> {
+    pub fn all(problems: impl IntoIterator<Item = ReconcileError>) -> Result<(), ReconcileError> {
         let mut problems: Vec<_> = problems.into_iter().collect();
         problems.sort_by_key(|problem| problem.class().rank());
         match problems.len() {
             0 => Ok(()),
             1 => Err(problems.remove(0)),
-            _ => Err(Problem::Several(problems)),
+            _ => Err(ReconcileError::Several(problems)),
         }
     }
 
     /// Marks this problem as already reported by the reconciler.
     #[must_use]
-    pub fn reported(self) -> Problem {
-        Problem::Reported(Box::new(self))
+    pub fn reported(self) -> ReconcileError {
+        ReconcileError::Reported(Box::new(self))
     }
 
     /// Returns the error of the API server, if a call to it failed. `None` for several problems.
     pub fn api_error(&self) -> Option<&client::Error> {
         match self {
-            Problem::Call { source, .. } => Some(source),
-            Problem::Api(error) => Some(error),
-            Problem::Reported(problem) => problem.api_error(),
+            ReconcileError::Call { source, .. } => Some(source),
+            ReconcileError::Api(error) => Some(error),
+            ReconcileError::Reported(problem) => problem.api_error(),
             _ => None,
         }
     }
 
     /// Creates a temporary problem outside the API server. It is retried with backoff, like an outage of the API
     /// server. `reason` is one word for an Event.
-    pub fn transient(reason: &'static str, message: impl Into<String>) -> Problem {
-        Problem::Custom { class: Class::Transient, reason, message: message.into() }
+    pub fn transient(
+        reason: impl Into<Cow<'static, str>>,
+        message: impl Into<String>,
+    ) -> ReconcileError {
+        let (reason, message) = (reason.into(), message.into());
+        ReconcileError::Custom { class: ErrorClass::Transient, reason, message }
     }
 
     /// Returns the Event reason, one word. `None` for problems that do not concern users, such as conflicts and
     /// outages.
-    pub fn reason(&self) -> Option<&'static str> {
+    pub fn reason(&self) -> Option<&str> {
         let error = match self {
-            Problem::Custom { reason, .. } => return Some(reason),
-            Problem::NotOwned { .. } => return Some("ErrResourceExists"),
-            Problem::Immutable { .. } => return Some("ErrFieldImmutable"),
-            Problem::Contested { .. } => return Some("ErrContested"),
-            Problem::Terminating(_) | Problem::Reported(_) => return None,
-            Problem::Several(all) => return all.iter().find_map(Problem::reason),
-            Problem::Call { source, .. } => source,
-            Problem::Api(error) => error,
+            ReconcileError::Custom { reason, .. } => return Some(reason),
+            ReconcileError::NotOwned { .. } => return Some("ErrResourceExists"),
+            ReconcileError::Immutable { .. } => return Some("ErrFieldImmutable"),
+            ReconcileError::Contested { .. } => return Some("ErrContested"),
+            ReconcileError::Terminating(_) | ReconcileError::Reported(_) => return None,
+            ReconcileError::Several(all) => return all.iter().find_map(ReconcileError::reason),
+            ReconcileError::Call { source, .. } => source,
+            ReconcileError::Api(error) => error,
         };
-        match Class::of(error) {
+        match ErrorClass::of(error) {
             // No retry helps, and users cannot see the log.
             _ if matches!(error, client::Error::Decode { .. }) => Some("ErrUndecodable"),
             _ if matches!(error, client::Error::Request(_)) => Some("ErrRequest"),
-            Class::Forbidden => Some("ErrRefused"),
-            Class::NotServed => Some("ErrNotServed"),
-            Class::Transient | Class::Conflict | Class::Waiting | Class::Terminal => None,
+            ErrorClass::Forbidden => Some("ErrRefused"),
+            ErrorClass::NotServed => Some("ErrNotServed"),
+            ErrorClass::Transient
+            | ErrorClass::Conflict
+            | ErrorClass::Waiting
+            | ErrorClass::Terminal => None,
         }
     }
 
     /// Returns its class, which determines its retry.
-    pub fn class(&self) -> Class {
+    pub fn class(&self) -> ErrorClass {
         match self {
-            Problem::Custom { class, .. } => *class,
-            Problem::NotOwned { .. } | Problem::Terminating(_) | Problem::Immutable { .. } => {
-                Class::Waiting
+            ReconcileError::Custom { class, .. } => *class,
+            ReconcileError::NotOwned { .. }
+            | ReconcileError::Terminating(_)
+            | ReconcileError::Immutable { .. } => ErrorClass::Waiting,
+            ReconcileError::Contested { .. } => ErrorClass::Forbidden,
+            ReconcileError::Reported(problem) => problem.class(),
+            ReconcileError::Several(all) => {
+                all.first().map_or(ErrorClass::Transient, ReconcileError::class)
             }
-            Problem::Contested { .. } => Class::Forbidden,
-            Problem::Reported(problem) => problem.class(),
-            Problem::Several(all) => all.first().map_or(Class::Transient, Problem::class),
-            Problem::Call { source, .. } => Class::of(source),
-            Problem::Api(error) => Class::of(error),
+            ReconcileError::Call { source, .. } => ErrorClass::of(source),
+            ReconcileError::Api(error) => ErrorClass::of(error),
         }
     }
 
     /// Returns the delay that the server requested (Retry-After), if any.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            Problem::Several(all) => all.iter().filter_map(Problem::retry_after).max(),
-            Problem::Reported(problem) => problem.retry_after(),
+            ReconcileError::Several(all) => {
+                all.iter().filter_map(ReconcileError::retry_after).max()
+            }
+            ReconcileError::Reported(problem) => problem.retry_after(),
             _ => self.api_error().and_then(client::Error::retry_after),
         }
     }
@@ -289,9 +309,9 @@ impl Problem {
     /// one of its dependencies changes.
     pub fn retry_in(&self) -> Option<Duration> {
         match self {
-            Problem::Contested { wait, .. } => Some(*wait),
-            Problem::Reported(problem) => problem.retry_in(),
-            Problem::Several(all) => all.iter().filter_map(Problem::retry_in).min(),
+            ReconcileError::Contested { wait, .. } => Some(*wait),
+            ReconcileError::Reported(problem) => problem.retry_in(),
+            ReconcileError::Several(all) => all.iter().filter_map(ReconcileError::retry_in).min(),
             _ => None,
         }
     }
@@ -299,20 +319,22 @@ impl Problem {
     /// Returns the names that must become free first.
     pub fn waits_for(&self) -> Vec<&Name> {
         match self {
-            Problem::NotOwned { name, .. }
-            | Problem::Immutable { name, .. }
-            | Problem::Terminating(name) => vec![name],
-            Problem::Reported(problem) => problem.waits_for(),
-            Problem::Several(all) => all.iter().flat_map(Problem::waits_for).collect(),
+            ReconcileError::NotOwned { name, .. }
+            | ReconcileError::Immutable { name, .. }
+            | ReconcileError::Terminating(name) => vec![name],
+            ReconcileError::Reported(problem) => problem.waits_for(),
+            ReconcileError::Several(all) => {
+                all.iter().flat_map(ReconcileError::waits_for).collect()
+            }
             _ => Vec::new(),
         }
     }
 }
 
 /// A missing index is a bug in the program: terminal, and reported to the user.
-impl From<UnknownIndex> for Problem {
-    fn from(unknown: UnknownIndex) -> Problem {
-        Problem::terminal("ErrUnknownIndex", unknown.to_string())
+impl From<UnknownIndex> for ReconcileError {
+    fn from(unknown: UnknownIndex) -> ReconcileError {
+        ReconcileError::terminal("ErrUnknownIndex", unknown.to_string())
     }
 }
 
@@ -323,21 +345,21 @@ mod tests {
     #[test]
     fn each_api_error_has_its_class() {
         for (code, reason, expected) in [
-            (404, "NotFound", Class::Conflict),
-            (404, "", Class::NotServed),
-            (409, "AlreadyExists", Class::Conflict),
-            (403, "Forbidden", Class::Forbidden),
-            (422, "Invalid", Class::Forbidden),
-            (405, "MethodNotAllowed", Class::Forbidden),
-            (413, "RequestEntityTooLarge", Class::Forbidden),
-            (401, "Unauthorized", Class::Transient),
-            (429, "TooManyRequests", Class::Transient),
-            (500, "InternalError", Class::Transient),
+            (404, "NotFound", ErrorClass::Conflict),
+            (404, "", ErrorClass::NotServed),
+            (409, "AlreadyExists", ErrorClass::Conflict),
+            (403, "Forbidden", ErrorClass::Forbidden),
+            (422, "Invalid", ErrorClass::Forbidden),
+            (405, "MethodNotAllowed", ErrorClass::Forbidden),
+            (413, "RequestEntityTooLarge", ErrorClass::Forbidden),
+            (401, "Unauthorized", ErrorClass::Transient),
+            (429, "TooManyRequests", ErrorClass::Transient),
+            (500, "InternalError", ErrorClass::Transient),
         ] {
-            let class = Class::of(&client::Error::api(code, reason, ""));
+            let class = ErrorClass::of(&client::Error::api(code, reason, ""));
             assert_eq!(class, expected, "{code} {reason}");
         }
-        assert_eq!(Class::of(&client::Error::Deadline(Duration::ZERO)), Class::Transient);
+        assert_eq!(ErrorClass::of(&client::Error::Deadline(Duration::ZERO)), ErrorClass::Transient);
         for (code, message) in [
             (403, "deployments.apps \"a\" is forbidden: not yet ready to handle request"),
             (
@@ -366,39 +388,54 @@ mod tests {
                    of type servicenodeports at this time",
             ),
         ] {
-            let class = Class::of(&client::Error::api(code, "", message));
-            assert_eq!(class, Class::Transient, "{message}");
+            let class = ErrorClass::of(&client::Error::api(code, "", message));
+            assert_eq!(class, ErrorClass::Transient, "{message}");
         }
         let taken = "Service \"a\" is invalid: spec.clusterIPs: Invalid value: [\"10.0.0.1\"]: failed to allocate IP \
                      10.0.0.1: provided IP is already allocated";
-        assert_eq!(Class::of(&client::Error::api(422, "Invalid", taken)), Class::Forbidden);
+        assert_eq!(
+            ErrorClass::of(&client::Error::api(422, "Invalid", taken)),
+            ErrorClass::Forbidden
+        );
         let twice = "failed to create typed patch object (ns/x; apps/v1, Kind=Deployment): errors:\n  \
                      .spec.template.spec.containers[name=\"a\"].env: duplicate entries for key [name=\"B\"]";
         let twice = client::Error::api(500, "", twice);
         assert_eq!(
-            (Class::of(&twice), Problem::from(twice).reason()),
-            (Class::Forbidden, Some("ErrRefused"))
+            (ErrorClass::of(&twice), ReconcileError::from(twice).reason()),
+            (ErrorClass::Forbidden, Some("ErrRefused"))
         );
     }
 
     #[test]
     fn each_problem_has_its_class_and_event_reason() {
         for (problem, class, reason) in [
-            (Problem::terminal("ErrUnnamed", "name it"), Class::Terminal, Some("ErrUnnamed")),
-            (Problem::forbidden("ErrExists", "rename it"), Class::Forbidden, Some("ErrExists")),
-            (client::Error::api(403, "", "no").into(), Class::Forbidden, Some("ErrRefused")),
-            (client::Error::api(404, "", "no").into(), Class::NotServed, Some("ErrNotServed")),
-            (Problem::transient("ErrDns", "no answer"), Class::Transient, Some("ErrDns")),
+            (
+                ReconcileError::terminal("ErrUnnamed", "name it"),
+                ErrorClass::Terminal,
+                Some("ErrUnnamed"),
+            ),
+            (
+                ReconcileError::forbidden("ErrExists", "rename it"),
+                ErrorClass::Forbidden,
+                Some("ErrExists"),
+            ),
+            (client::Error::api(403, "", "no").into(), ErrorClass::Forbidden, Some("ErrRefused")),
+            (client::Error::api(404, "", "no").into(), ErrorClass::NotServed, Some("ErrNotServed")),
+            (
+                ReconcileError::transient("ErrDns", "no answer"),
+                ErrorClass::Transient,
+                Some("ErrDns"),
+            ),
             (
                 client::Error::Request("\"\" is no name".into()).into(),
-                Class::Terminal,
+                ErrorClass::Terminal,
                 Some("ErrRequest"),
             ),
-            (client::Error::api(409, "", "late").into(), Class::Conflict, None),
-            (client::Error::api(500, "", "away").into(), Class::Transient, None),
+            (client::Error::api(409, "", "late").into(), ErrorClass::Conflict, None),
+            (client::Error::api(500, "", "away").into(), ErrorClass::Transient, None),
         ] {
             assert_eq!((problem.class(), problem.reason()), (class, reason), "{problem}");
         }
-        assert_eq!(Problem::terminal("ErrUnnamed", "name it").to_string(), "name it");
+        assert_eq!(ReconcileError::terminal("ErrUnnamed", "name it").to_string(), "name it");
     }
 }

@@ -21,7 +21,7 @@ mod run;
 mod program;
 pub mod enqueue;
 
-pub use error::{Class, Name, Problem};
+pub use error::{ErrorClass, Name, ReconcileError};
 pub use policy::Retries;
 pub use program::{ExitError, Program, ProgramError};
 pub(crate) use run::End;
@@ -36,11 +36,14 @@ use crate::object::ObjectKey;
 pub trait Reconciler: Send + Sync + 'static {
     /// Reconciles the object under `key`, which may have been deleted. The call can be dropped at any await point
     /// (deadline, shutdown), so it must be safe to repeat.
-    fn reconcile(&self, key: &ObjectKey) -> impl Future<Output = Result<Action, Problem>> + Send;
+    fn reconcile(
+        &self,
+        key: &ObjectKey,
+    ) -> impl Future<Output = Result<Action, ReconcileError>> + Send;
 
     /// Returns how long to delay the reconcile of `key`, if at all. It is called before each reconcile. A delayed key
     /// keeps its failures.
-    fn held_for(&self, key: &ObjectKey) -> Option<Duration> {
+    fn delay(&self, key: &ObjectKey) -> Option<Duration> {
         let _ = key;
         None
     }
@@ -65,7 +68,7 @@ pub enum Outcome {
     /// Success, and it will be reconciled again later.
     RequeueAfter,
     /// An error.
-    Failed(Class),
+    Failed(ErrorClass),
     /// A panic, which is a bug. Retried as a transient error.
     Panicked,
     /// It exceeded its deadline and was dropped. Retried as a transient error.

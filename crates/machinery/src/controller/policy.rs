@@ -7,11 +7,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::Level;
 
-use super::{Class, Name};
+use super::{ErrorClass, Name};
 use crate::object::{KeyHasher, ObjectKey};
 use crate::workqueue::{Backoff, Retry};
 
-/// Backoffs of failures, by class. [`Class::Terminal`] is not retried.
+/// Backoffs of failures, by class. [`ErrorClass::Terminal`] is not retried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retries {
     /// Default 5 ms to 30 s. Also for reconciles that panic or exceed their deadline. (client-go's limit is 1000 s, so
@@ -21,7 +21,7 @@ pub struct Retries {
     /// consecutive conflicts, [`Retries::transient`] applies: the store does not show the cause.
     pub conflict: Backoff,
     /// Default 1 s to 120 s, by the number of refusals only. After permissions are granted, users wait two minutes at
-    /// most. Also for [`Class::Waiting`].
+    /// most. Also for [`ErrorClass::Waiting`].
     pub forbidden: Backoff,
     /// Default 1 s to 30 s, by the number of refusals only: no event reports that the kind is now served, and a retry
     /// is cheap for the API server.
@@ -46,20 +46,20 @@ impl Default for Retries {
 
 impl Retries {
     /// Returns the retry that the last failure of a streak requests, if any.
-    pub(super) fn of(&self, row: &FailureStreak) -> Option<Retry> {
+    pub(super) fn of(&self, streak: &FailureStreak) -> Option<Retry> {
         let refused =
-            |backoff: Backoff| Backoff::always(backoff.delay(row.refusals.saturating_sub(1)));
-        let backoff = match row.class {
-            Class::Transient => self.transient,
-            Class::Conflict if row.conflicts >= CONFLICTS => self.transient,
-            Class::Conflict => self.conflict,
+            |backoff: Backoff| Backoff::always(backoff.delay(streak.refusals.saturating_sub(1)));
+        let backoff = match streak.class {
+            ErrorClass::Transient => self.transient,
+            ErrorClass::Conflict if streak.conflicts >= CONFLICTS => self.transient,
+            ErrorClass::Conflict => self.conflict,
             // The queue counts failures of all classes. If these delays grew with that count, the first refusal after
             // a minute of outage would wait two minutes.
-            Class::Forbidden | Class::Waiting => refused(self.forbidden),
-            Class::NotServed => refused(self.not_served),
-            Class::Terminal => return None,
+            ErrorClass::Forbidden | ErrorClass::Waiting => refused(self.forbidden),
+            ErrorClass::NotServed => refused(self.not_served),
+            ErrorClass::Terminal => return None,
         };
-        Some(Retry { backoff, at_least: row.retry_after() })
+        Some(Retry { backoff, at_least: streak.retry_after() })
     }
 }
 
@@ -67,7 +67,7 @@ impl Retries {
 #[derive(Debug, Clone)]
 pub(super) struct FailureStreak {
     /// Class of the last failure.
-    pub(super) class: Class,
+    pub(super) class: ErrorClass,
     /// Names that the key waits for, if its last failure was not transient.
     names: Vec<Name>,
     /// End of the server's Retry-After. The backoff can be longer, but no retry begins earlier.
@@ -107,20 +107,20 @@ impl Failing {
 
     /// Stores the streak of a key after a reconcile that began at `began`. Returns whether the reconcile may have missed
     /// that a name became free: the key did not wait for this name before.
-    pub(super) fn put(&mut self, key: &ObjectKey, row: FailureStreak, began: Instant) -> bool {
+    pub(super) fn put(&mut self, key: &ObjectKey, streak: FailureStreak, began: Instant) -> bool {
         let known = self.remove(key).map_or_else(Vec::new, |before| before.names);
-        let is_new = row.names.iter().any(|name| !known.contains(name));
-        for name in &row.names {
+        let is_new = streak.names.iter().any(|name| !known.contains(name));
+        for name in &streak.names {
             self.waiting.entry(name.clone()).or_default().insert(key.clone());
         }
-        self.rows.insert(key.clone(), row);
+        self.rows.insert(key.clone(), streak);
         is_new && self.freed_at.is_some_and(|at| at >= began)
     }
 
     /// Removes and returns the streak of a key.
     pub(super) fn remove(&mut self, key: &ObjectKey) -> Option<FailureStreak> {
-        let row = self.rows.remove(key)?;
-        for name in &row.names {
+        let streak = self.rows.remove(key)?;
+        for name in &streak.names {
             if let Entry::Occupied(mut keys) = self.waiting.entry(name.clone()) {
                 keys.get_mut().remove(key);
                 if keys.get().is_empty() {
@@ -128,7 +128,7 @@ impl Failing {
                 }
             }
         }
-        Some(row)
+        Some(streak)
     }
 
     /// Records that a name became free, and returns the keys that wait for it.
@@ -143,7 +143,7 @@ impl Failing {
 
     /// Returns the keys whose last failure was transient.
     pub(super) fn transient(&self) -> impl Iterator<Item = (&ObjectKey, &FailureStreak)> {
-        self.rows.iter().filter(|(_, row)| row.class == Class::Transient)
+        self.rows.iter().filter(|(_, streak)| streak.class == ErrorClass::Transient)
     }
 }
 
@@ -156,26 +156,29 @@ impl FailureStreak {
     /// Returns the streak after one more failure. `asked`: the server's Retry-After.
     pub(super) fn after(
         before: Option<&FailureStreak>,
-        class: Class,
+        class: ErrorClass,
         asked: Option<Duration>,
         names: &[&Name],
         now: Instant,
     ) -> FailureStreak {
-        let refused = matches!(class, Class::Forbidden | Class::Waiting | Class::NotServed);
-        let last = before.and_then(|row| row.refused_at);
+        let refused =
+            matches!(class, ErrorClass::Forbidden | ErrorClass::Waiting | ErrorClass::NotServed);
+        let last = before.and_then(|streak| streak.refused_at);
         let counts = refused && last.is_none_or(|last| now >= last + SECOND_LOOK);
         FailureStreak {
             class,
             names: match class {
-                Class::Transient => Vec::new(),
+                ErrorClass::Transient => Vec::new(),
                 _ => names.iter().copied().cloned().collect(),
             },
             asked: asked.map(|asked| now + asked),
-            refusals: before.map_or(0, |row| row.refusals).saturating_add(u32::from(counts)),
+            refusals: before.map_or(0, |streak| streak.refusals).saturating_add(u32::from(counts)),
             is_counted: counts,
             refused_at: if counts { Some(now) } else { last },
             conflicts: match class {
-                Class::Conflict => before.map_or(0, |row| row.conflicts).saturating_add(1),
+                ErrorClass::Conflict => {
+                    before.map_or(0, |streak| streak.conflicts).saturating_add(1)
+                }
                 _ => 0,
             },
         }
@@ -186,22 +189,22 @@ impl FailureStreak {
 /// second refusal: an API server that has just started refuses requests until it has read its roles. Terminal errors
 /// are reported in the status of the object, and taken names in an Event. The tenth consecutive conflict is a WARN: it
 /// is no longer a race.
-pub(super) fn level(row: &FailureStreak, failures: u32) -> Level {
-    let &FailureStreak { class, refusals, is_counted, conflicts, .. } = row;
+pub(super) fn level(streak: &FailureStreak, failures: u32) -> Level {
+    let &FailureStreak { class, refusals, is_counted, conflicts, .. } = streak;
     match class {
-        Class::Conflict if conflicts == CONFLICTS => Level::WARN,
-        Class::Forbidden | Class::NotServed if refusals == 2 => Level::ERROR,
-        Class::Forbidden | Class::NotServed if refusals < 2 => Level::WARN,
-        Class::Terminal => Level::WARN,
+        ErrorClass::Conflict if conflicts == CONFLICTS => Level::WARN,
+        ErrorClass::Forbidden | ErrorClass::NotServed if refusals == 2 => Level::ERROR,
+        ErrorClass::Forbidden | ErrorClass::NotServed if refusals < 2 => Level::WARN,
+        ErrorClass::Terminal => Level::WARN,
         // Not at first: an owned object that is being deleted soon frees its name.
-        Class::Waiting if refusals == 2 && is_counted => Level::INFO,
+        ErrorClass::Waiting if refusals == 2 && is_counted => Level::INFO,
         // Otherwise, each key would log a line every half minute during an outage.
-        Class::Transient if failures.is_power_of_two() || failures == 0 => Level::WARN,
-        Class::Forbidden
-        | Class::NotServed
-        | Class::Waiting
-        | Class::Conflict
-        | Class::Transient => Level::DEBUG,
+        ErrorClass::Transient if failures.is_power_of_two() || failures == 0 => Level::WARN,
+        ErrorClass::Forbidden
+        | ErrorClass::NotServed
+        | ErrorClass::Waiting
+        | ErrorClass::Conflict
+        | ErrorClass::Transient => Level::DEBUG,
     }
 }
 
@@ -211,40 +214,46 @@ mod tests {
 
     #[test]
     fn a_failure_streak_logs_one_error_at_the_second_refusal() {
-        use Class::{Conflict, Forbidden, Transient};
-        let (mut row, mut errors, mut now) = (None, Vec::new(), Instant::now());
+        use ErrorClass::{Conflict, Forbidden, Transient};
+        let (mut streak, mut errors, mut now) = (None, Vec::new(), Instant::now());
         let classes = [Transient, Forbidden, Transient, Conflict, Forbidden, Transient, Forbidden];
         for (at, class) in classes.into_iter().enumerate() {
-            let after = FailureStreak::after(row.as_ref(), class, None, &[], now);
+            let after = FailureStreak::after(streak.as_ref(), class, None, &[], now);
             now += SECOND_LOOK;
             errors.extend((level(&after, 1) == Level::ERROR).then_some(at));
-            row = Some(after);
+            streak = Some(after);
         }
         assert_eq!(errors, [4]);
-        let again = |now| FailureStreak::after(row.as_ref(), Forbidden, None, &[], now).refusals;
+        let again = |now| FailureStreak::after(streak.as_ref(), Forbidden, None, &[], now).refusals;
         now -= SECOND_LOOK;
         assert_eq!([again(now), again(now + SECOND_LOOK)], [3, 4], "its own report woke the key");
     }
 
     #[test]
     fn persistent_conflicts_are_logged_once_and_retried_less_often() {
-        let (retries, mut row, mut told) = (Retries::default(), None, Vec::new());
+        let (retries, mut streak, mut told) = (Retries::default(), None, Vec::new());
         for conflict in 1..=20 {
-            let after =
-                FailureStreak::after(row.as_ref(), Class::Conflict, None, &[], Instant::now());
+            let after = FailureStreak::after(
+                streak.as_ref(),
+                ErrorClass::Conflict,
+                None,
+                &[],
+                Instant::now(),
+            );
             told.extend((level(&after, 1) == Level::WARN).then_some(conflict));
             let longest = retries.of(&after).unwrap().backoff.max;
             assert_eq!(longest.as_secs(), if conflict < 10 { 1 } else { 30 });
-            row = Some(after);
+            streak = Some(after);
         }
         assert_eq!(told, [10]);
-        let after = FailureStreak::after(row.as_ref(), Class::Transient, None, &[], Instant::now());
+        let after =
+            FailureStreak::after(streak.as_ref(), ErrorClass::Transient, None, &[], Instant::now());
         assert_eq!(after.conflicts, 0);
     }
 
     #[test]
     fn a_name_enqueues_only_the_keys_that_wait_for_it() {
-        let row =
+        let streak =
             |class, names: &[&Name]| FailureStreak::after(None, class, None, names, Instant::now());
         let key = |name: &str| ObjectKey::new("ns", name);
         let name = |name: &str| Name {
@@ -252,9 +261,9 @@ mod tests {
             key: key(name),
         };
         let (mut failing, began) = (Failing::default(), Instant::now());
-        let waiting = row(Class::Waiting, &[&name("w"), &name("x")]);
+        let waiting = streak(ErrorClass::Waiting, &[&name("w"), &name("x")]);
         assert!(!failing.put(&key("a"), waiting.clone(), began));
-        assert!(!failing.put(&key("b"), row(Class::Transient, &[]), began));
+        assert!(!failing.put(&key("b"), streak(ErrorClass::Transient, &[]), began));
         assert_eq!(["x", "y"].map(|freed| failing.freed(&name(freed)).count()), [1, 0]);
         assert_eq!(failing.transient().count(), 1);
         assert!(!failing.put(&key("a"), waiting.clone(), began), "it was woken by the name");
@@ -266,8 +275,8 @@ mod tests {
 
     #[test]
     fn after_any_outage_the_next_retry_is_within_half_a_minute() {
-        let row = FailureStreak::after(None, Class::Transient, None, &[], Instant::now());
-        let retry = Retries::default().of(&row).unwrap();
+        let streak = FailureStreak::after(None, ErrorClass::Transient, None, &[], Instant::now());
+        let retry = Retries::default().of(&streak).unwrap();
         for failures in 0..100 {
             assert!(retry.backoff.delay(failures) <= Duration::from_secs(30), "{failures}");
         }

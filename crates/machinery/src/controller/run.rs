@@ -13,8 +13,8 @@ use tokio::time::timeout;
 use super::policy::{Failing, FailureStreak, Retries};
 use super::worker::{Core, export};
 use super::{Name, Outcome, Reconciler};
-use crate::client::{Connectivity, Reconnected};
-use crate::object::ObjectKey;
+use crate::client::{ApiServerHealth, Recovered};
+use crate::object::{ObjectKey, leak};
 use crate::workqueue::{Backoff, Limits, Priority, Retry, WorkQueue};
 
 /// Time for reconciles dropped by shutdown to reach an await point. A reconcile that blocks its thread never does and
@@ -35,7 +35,7 @@ pub struct Options {
     pub retries: Retries,
     /// Connection state of the client. If set, keys that failed during an outage are retried as soon as the API server
     /// responds. Default `None`.
-    pub connectivity: Option<Connectivity>,
+    pub api_server_health: Option<ApiServerHealth>,
     /// Called after each reconcile, within its `tracing` span. It must neither block nor panic. Default `None`.
     pub finished: Option<Finished>,
     /// Overall limits of retries.
@@ -89,7 +89,7 @@ impl Default for Options {
             deadline: Duration::from_secs(300),
             drain: Duration::from_secs(15),
             retries: Retries::default(),
-            connectivity: None,
+            api_server_health: None,
             finished: None,
             limits: Limits::default(),
         }
@@ -101,7 +101,8 @@ impl Default for Options {
 impl<R: Reconciler> Controller<R> {
     /// Creates a controller that is not running yet. Its queue already accepts keys. `name` is a label in metrics and
     /// logs.
-    pub fn new(name: &'static str, reconciler: R, options: Options) -> Controller<R> {
+    pub fn new(name: impl AsRef<str>, reconciler: R, options: Options) -> Controller<R> {
+        let name = leak(name);
         Controller(Arc::new(Core {
             name,
             reconciler,
@@ -150,7 +151,7 @@ impl<R: Reconciler> Controller<R> {
         for _ in 0..options.workers.max(1) {
             workers.spawn(Arc::clone(core).work());
         }
-        let mut reconnected = options.connectivity.as_ref().map(Connectivity::reconnected);
+        let mut reconnected = options.api_server_health.as_ref().map(ApiServerHealth::reconnected);
         let mut end = pin!(end);
         let end = loop {
             tokio::select! {
@@ -179,7 +180,7 @@ impl<R: Reconciler> Controller<R> {
 }
 
 /// Waits until the API server responds again after an outage.
-async fn returned(reconnected: &mut Option<Reconnected>) {
+async fn returned(reconnected: &mut Option<Recovered>) {
     match reconnected {
         Some(reconnected) => reconnected.next().await,
         None => std::future::pending().await,
@@ -208,27 +209,27 @@ impl Handle {
         &self.queue
     }
 
-    /// Enqueues every key whose last reconcile waited for this name ([`Class::Waiting`](super::Class::Waiting)),
+    /// Enqueues every key whose last reconcile waited for this name ([`ErrorClass::Waiting`](super::ErrorClass::Waiting)),
     /// because the name has become free. One of the keys gets it.
     pub fn wake_waiting(&self, name: &Name) {
-        self.failing.lock().freed(name).for_each(|(key, row)| self.wake(key, row));
+        self.failing.lock().freed(name).for_each(|(key, streak)| self.wake(key, streak));
     }
 
     /// Retries every key whose last reconcile failed transiently, now or when its Retry-After permits it, because the
     /// API server responds again. Its next failure counts as the first.
     fn wake_transient(&self) {
-        for (key, row) in self.failing.lock().transient() {
-            if row.retry_after().is_zero() {
+        for (key, streak) in self.failing.lock().transient() {
+            if streak.retry_after().is_zero() {
                 self.queue.forget(key);
             }
-            self.wake(key, row);
+            self.wake(key, streak);
         }
     }
 
     /// Enqueues a key whose reason to fail is over, after its Retry-After if it has one. The caller holds the lock of
     /// `failing`, so that no reconcile ends in between with another failure.
-    fn wake(&self, key: &ObjectKey, row: &FailureStreak) {
-        match row.retry_after() {
+    fn wake(&self, key: &ObjectKey, streak: &FailureStreak) {
+        match streak.retry_after() {
             Duration::ZERO => self.queue.add_with(key, Priority::Low),
             // Only the backoff ends. If the key were forgotten, the Retry-After would end, too, and a key that was
             // added meanwhile would run at once.

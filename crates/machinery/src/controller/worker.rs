@@ -14,7 +14,7 @@ use tracing::field::Empty;
 use tracing::{Instrument, Level, Span};
 
 use super::policy::{Failing, FailureStreak, level};
-use super::{Action, Class, Options, Outcome, Problem, Reconciler};
+use super::{Action, ErrorClass, Options, Outcome, ReconcileError, Reconciler};
 use crate::informer::message;
 use crate::instruments::{
     ACTIVE_WORKERS, DROPPED, FAILURES, PANICS, RECONCILE_ERRORS, RECONCILE_SECONDS, RECONCILES,
@@ -80,9 +80,9 @@ impl<R: Reconciler> Core<R> {
     /// Reconciles a key, and forgets it or schedules its retry while it is still being processed.
     async fn pass(&self, taken: &WorkItem<ObjectKey>) {
         let key = taken.key();
-        let held = catch_unwind(AssertUnwindSafe(|| self.reconciler.held_for(key)));
+        let held = catch_unwind(AssertUnwindSafe(|| self.reconciler.delay(key)));
         let held = held.unwrap_or_else(|panic| {
-            tracing::error!(why = message(&*panic), "a delay is not known: `held_for` panicked");
+            tracing::error!(why = message(&*panic), "a delay is not known: `delay` panicked");
             None
         });
         if let Some(wait) = held {
@@ -105,7 +105,7 @@ impl<R: Reconciler> Core<R> {
             }
             Ok(Err(_)) => {
                 let why = format!("a reconcile did not end within {:?}", self.options.deadline);
-                let problem = Problem::transient("ErrTimedOut", why);
+                let problem = ReconcileError::transient("ErrTimedOut", why);
                 self.failed(key, pass.began, &problem, None);
                 Outcome::TimedOut
             }
@@ -116,7 +116,7 @@ impl<R: Reconciler> Core<R> {
 
     fn panicked(&self, key: &ObjectKey, panic: &(dyn Any + Send)) -> Outcome {
         let why = format!("a reconcile panicked, which is a bug: {}", message(panic));
-        let problem = Problem::transient("ErrPanicked", why);
+        let problem = ReconcileError::transient("ErrPanicked", why);
         self.failed(key, Instant::now(), &problem, Some(Level::ERROR));
         Outcome::Panicked
     }
@@ -140,20 +140,26 @@ impl<R: Reconciler> Core<R> {
 
     /// Schedules the retry of a reconcile that started at `began`, and logs its problem. `loudness` overrides the log
     /// level of the class.
-    fn failed(&self, key: &ObjectKey, began: Instant, problem: &Problem, loudness: Option<Level>) {
+    fn failed(
+        &self,
+        key: &ObjectKey,
+        began: Instant,
+        problem: &ReconcileError,
+        loudness: Option<Level>,
+    ) {
         let class = problem.class();
         let asked =
             problem.retry_after().map(|asked| asked.min(self.options.retries.retry_after_max));
-        let row = {
+        let streak = {
             let mut failing = self.failing.lock();
             let (before, names, now) = (failing.get(key), problem.waits_for(), Instant::now());
-            let row = FailureStreak::after(before, class, asked, &names, now);
-            if failing.put(key, row.clone(), began) {
+            let streak = FailureStreak::after(before, class, asked, &names, now);
+            if failing.put(key, streak.clone(), began) {
                 self.queue.add(key);
             }
-            row
+            streak
         };
-        let retry_in = self.options.retries.of(&row).map(|retry| {
+        let retry_in = self.options.retries.of(&streak).map(|retry| {
             let backoff = problem.retry_in().map_or(retry.backoff, Backoff::always);
             self.queue.add_rate_limited(key, Retry { backoff, ..retry })
         });
@@ -162,7 +168,7 @@ impl<R: Reconciler> Core<R> {
             self.clear_retries(key);
         }
         let (class, error) = (class.as_str(), Chain(problem));
-        match loudness.unwrap_or_else(|| level(&row, failures)) {
+        match loudness.unwrap_or_else(|| level(&streak, failures)) {
             Level::ERROR => tracing::error!(%error, class, failures, ?retry_in, "reconcile failed"),
             Level::WARN => tracing::warn!(%error, class, failures, ?retry_in, "reconcile failed"),
             Level::INFO => tracing::info!(%error, class, failures, ?retry_in, "reconcile waits"),
@@ -210,7 +216,7 @@ pub(super) fn export(name: &'static str, workers: usize) {
     for series in [&RECONCILE_ERRORS, &TERMINAL_ERRORS, &PANICS, &TIMEOUTS, &DROPPED] {
         drop(series.with([name]));
     }
-    for class in Class::ALL {
+    for class in ErrorClass::ALL {
         drop(FAILURES.with([name, class.as_str()]));
     }
     drop(RECONCILE_SECONDS.with([name]));
@@ -226,10 +232,12 @@ fn count(controller: &'static str, outcome: Outcome, took: Duration) {
     let (also, class) = match outcome {
         Outcome::Success | Outcome::RequeueAfter => return,
         Outcome::Dropped => (Some(&DROPPED), None),
-        Outcome::Failed(Class::Terminal) => (Some(&TERMINAL_ERRORS), Some(Class::Terminal)),
+        Outcome::Failed(ErrorClass::Terminal) => {
+            (Some(&TERMINAL_ERRORS), Some(ErrorClass::Terminal))
+        }
         Outcome::Failed(class) => (None, Some(class)),
-        Outcome::Panicked => (Some(&PANICS), Some(Class::Transient)),
-        Outcome::TimedOut => (Some(&TIMEOUTS), Some(Class::Transient)),
+        Outcome::Panicked => (Some(&PANICS), Some(ErrorClass::Transient)),
+        Outcome::TimedOut => (Some(&TIMEOUTS), Some(ErrorClass::Transient)),
     };
     RECONCILE_ERRORS.with([controller]).inc();
     if let Some(series) = also {
@@ -288,8 +296,8 @@ mod tests {
         for outcome in [
             Outcome::Success,
             Outcome::RequeueAfter,
-            Outcome::Failed(Class::Conflict),
-            Outcome::Failed(Class::Terminal),
+            Outcome::Failed(ErrorClass::Conflict),
+            Outcome::Failed(ErrorClass::Terminal),
             Outcome::Panicked,
             Outcome::TimedOut,
             Outcome::Dropped,
@@ -301,7 +309,12 @@ mod tests {
         assert_eq!(counted, [1, 1, 5, 0]);
         let each = [&RECONCILE_ERRORS, &TERMINAL_ERRORS, &PANICS, &TIMEOUTS, &DROPPED];
         assert_eq!(each.map(|series| series.with([name]).get()), [5, 1, 1, 1, 1]);
-        let classes = [Class::Conflict, Class::Terminal, Class::Transient, Class::Forbidden];
+        let classes = [
+            ErrorClass::Conflict,
+            ErrorClass::Terminal,
+            ErrorClass::Transient,
+            ErrorClass::Forbidden,
+        ];
         let failed = classes.map(|class| FAILURES.with([name, class.as_str()]).get());
         assert_eq!(failed, [1, 1, 2, 0]);
     }

@@ -11,15 +11,15 @@ use lru::LruCache;
 use tokio::time::Instant;
 
 use super::{
-    AGAIN, BURST, Dropped, MEMORY, Occurrence, QUEUE, QUEUE_OF_ONE, REFILL, RESERVE, Regarding,
-    Type, WRITERS, WRITERS_OF_ONE, text,
+    AGAIN, BURST, Dropped, Event, MEMORY, QUEUE, QUEUE_OF_ONE, REFILL, RESERVE, Regarding, Type,
+    WRITERS, WRITERS_OF_ONE, text,
 };
 use crate::object::InternedStr;
 
 /// An Event to be created.
 #[derive(Debug, Clone)]
 pub(super) struct Job {
-    pub(super) said: Arc<Occurrence>,
+    pub(super) said: Arc<Event>,
     /// metadata.name.
     pub(super) name: String,
     /// The time of the occurrence.
@@ -29,8 +29,8 @@ pub(super) struct Job {
 /// Decides which Events are written. Its maps and its queue are bounded.
 pub(super) struct Correlator {
     queue: VecDeque<Job>,
-    running: Vec<Arc<Occurrence>>,
-    recent: LruCache<Arc<Occurrence>, Accepted>,
+    running: Vec<Arc<Event>>,
+    recent: LruCache<Arc<Event>, Accepted>,
     /// Token buckets, each as the time at which it is full.
     budgets: LruCache<(Regarding, Type), Instant>,
     /// Distinguishes this process's names from those of others.
@@ -66,7 +66,7 @@ impl Correlator {
     /// dropped.
     pub(super) fn observe(
         &mut self,
-        said: Occurrence,
+        said: Event,
         now: Instant,
         wall: Timestamp,
     ) -> Result<bool, Dropped> {
@@ -108,7 +108,7 @@ impl Correlator {
     }
 
     /// Handles the end of a write. After a failure, the next occurrence is written.
-    pub(super) fn finish(&mut self, said: &Arc<Occurrence>, is_written: bool) {
+    pub(super) fn finish(&mut self, said: &Arc<Event>, is_written: bool) {
         match self.recent.get_mut(said) {
             Some(accepted) if is_written => accepted.is_busy = false,
             _ => drop(self.recent.pop(said)),
@@ -122,7 +122,7 @@ impl Correlator {
     }
 
     /// Returns what waits, without taking it.
-    pub(super) fn waiting(&self) -> impl Iterator<Item = &Arc<Occurrence>> {
+    pub(super) fn waiting(&self) -> impl Iterator<Item = &Arc<Event>> {
         self.queue.iter().map(|job| &job.said)
     }
 
@@ -132,7 +132,7 @@ impl Correlator {
     }
 
     /// Takes one token, if at least `least` are left.
-    fn pay(&mut self, said: &Occurrence, least: u32, now: Instant) -> bool {
+    fn pay(&mut self, said: &Event, least: u32, now: Instant) -> bool {
         let full_at = self.budgets.get_or_insert_mut((said.regarding.clone(), said.kind), || now);
         let missing = full_at.saturating_duration_since(now);
         let is_paid = missing <= REFILL * (BURST - least);
@@ -146,13 +146,13 @@ impl Correlator {
     }
 }
 
-impl Occurrence {
+impl Event {
     fn namespace(&self) -> &InternedStr {
         self.regarding.key.namespace()
     }
 }
 
 /// Returns how many of these are about objects of this namespace.
-fn count<'a>(all: impl IntoIterator<Item = &'a Arc<Occurrence>>, namespace: &InternedStr) -> usize {
+fn count<'a>(all: impl IntoIterator<Item = &'a Arc<Event>>, namespace: &InternedStr) -> usize {
     all.into_iter().filter(|said| said.namespace() == namespace).count()
 }

@@ -29,7 +29,7 @@ use std::time::Duration;
 use crate::identity::Identity;
 use recorder::Shared;
 
-pub use recorder::{Dropped, Occurrence, Recorder, Regarding, Type};
+pub use recorder::{Dropped, Event, Recorder, Regarding, Type};
 pub use sink::Sink;
 
 /// Number of Events that can wait to be written. client-go's broadcaster has the same limit.

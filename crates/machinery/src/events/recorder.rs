@@ -1,5 +1,6 @@
 //! The recorder, which publishes Events for other modules.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -11,7 +12,7 @@ use super::text;
 use crate::clock;
 use crate::identity::Identity;
 use crate::instruments::{EVENTS_DROPPED, EVENTS_PUBLISHED};
-use crate::object::{InternedStr, ObjectKey, Resource, Uid};
+use crate::object::{InternedStr, ObjectKey, Resource, Uid, leak};
 
 /// The type of an Event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -64,7 +65,7 @@ pub enum Dropped {
 
 /// What was published, without the time. Equal occurrences are one Event for a while.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Occurrence {
+pub struct Event {
     /// The controller.
     pub controller: &'static str,
     /// The object it is about.
@@ -72,9 +73,9 @@ pub struct Occurrence {
     /// Normal or Warning.
     pub kind: Type,
     /// The reason, one word.
-    pub reason: &'static str,
+    pub reason: InternedStr,
     /// The action that was taken.
-    pub action: &'static str,
+    pub action: InternedStr,
     /// The note, as it will be sent.
     pub note: String,
 }
@@ -144,31 +145,35 @@ impl Regarding {
 impl Recorder {
     /// Returns a recorder for another controller, with [`event_source`](Identity::event_source) as
     /// `reportingController`. At most 63 letters, digits and dashes.
-    pub fn for_controller(&self, controller: &'static str) -> Recorder {
-        Recorder { shared: self.shared.clone(), controller }
+    pub fn for_controller(&self, controller: impl AsRef<str>) -> Recorder {
+        Recorder { shared: self.shared.clone(), controller: leak(controller) }
     }
 
-    /// Publishes an Event. `reason` and `action`: one CamelCase word each, fixed at compile time, at most 128 bytes.
+    /// Publishes an Event. `reason` and `action`: one CamelCase word each of at most 128 bytes, from a
+    /// fixed set: the reason is a label of a metric.
     /// `note`: a sentence, cut at 1,024 bytes.
     pub fn publish(
         &self,
         regarding: &Regarding,
         kind: Type,
-        reason: &'static str,
-        action: &'static str,
+        reason: impl Into<InternedStr>,
+        action: impl Into<InternedStr>,
         note: &str,
     ) {
-        debug_assert!(is_word(reason) && is_word(action), "{reason:?}, {action:?}");
+        let (reason, action) = (reason.into(), action.into());
+        debug_assert!(is_word(&reason) && is_word(&action), "{reason:?}, {action:?}");
         let (controller, regarding) = (self.controller, regarding.clone());
         let note = text::note(note);
-        let said = Occurrence { controller, regarding, kind, reason, action, note };
+        let said = Event { controller, regarding, kind, reason: reason.clone(), action, note };
         let verdict = match &mut *self.shared.correlator.lock() {
             Some(open) => open.observe(said, Instant::now(), clock::now()),
             None => Err(Dropped::Shutdown),
         };
         match verdict {
             Ok(true) => {
-                EVENTS_PUBLISHED.with([controller, kind.as_str(), reason]).inc();
+                let values =
+                    [controller.into(), kind.as_str().into(), Cow::from(reason.to_string())];
+                EVENTS_PUBLISHED.with(values).inc();
                 self.shared.wake.notify_one();
             }
             Ok(false) => {}
@@ -178,7 +183,7 @@ impl Recorder {
 
     /// Returns the Events that wait to be written, oldest first, for tests of code that publishes. Without a running
     /// sink, these are all.
-    pub fn waiting(&self) -> Vec<Occurrence> {
+    pub fn waiting(&self) -> Vec<Event> {
         let correlator = self.shared.correlator.lock();
         correlator.iter().flat_map(Correlator::waiting).map(|said| (**said).clone()).collect()
     }

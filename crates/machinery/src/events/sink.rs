@@ -9,7 +9,7 @@ use futures::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep};
 
 use super::correlate::{Correlator, Job};
-use super::recorder::{Dropped, Occurrence, Shared};
+use super::recorder::{Dropped, Event, Shared};
 use super::wire::{self, Written};
 use super::{FLUSH, TRIES};
 use crate::client::{Client, Error};
@@ -40,7 +40,7 @@ impl Api for Client {
 }
 
 /// A write that has ended.
-type Ended = (Arc<Occurrence>, Result<(), (Dropped, Error)>);
+type Ended = (Arc<Event>, Result<(), (Dropped, Error)>);
 
 /// Meaning of an error.
 enum Meaning {
@@ -143,9 +143,9 @@ fn finish(shared: &Shared, forbidden: &mut bool, (said, result): Ended) {
             shared.dropped(why);
             if why != Dropped::Forbidden {
                 tracing::debug!(?why, %error, regarding = %said.regarding.key,
-                    reason = said.reason, "Event not written");
+                    reason = &*said.reason, "Event not written");
             } else if !std::mem::replace(forbidden, true) {
-                tracing::error!(%error, "Cannot write Events: {}", shared.program.remedies().rights);
+                tracing::error!(%error, "Cannot write Events: {}", shared.program.hints().permissions);
             }
         }
     }

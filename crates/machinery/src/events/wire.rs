@@ -27,8 +27,8 @@ pub(super) struct Body<'a> {
     reporting_controller: String,
     reporting_instance: &'a str,
     r#type: &'static str,
-    reason: &'static str,
-    action: &'static str,
+    reason: &'a str,
+    action: &'a str,
     note: &'a str,
     regarding: Reference<'a>,
 }
@@ -65,8 +65,8 @@ pub(super) fn body<'a>(job: &'a Job, program: &Identity, instance: &'a str) -> B
         reporting_controller: program.event_source(said.controller),
         reporting_instance: instance,
         r#type: said.kind.as_str(),
-        reason: said.reason,
-        action: said.action,
+        reason: &said.reason,
+        action: &said.action,
         note: &said.note,
         regarding: Reference {
             api_version,

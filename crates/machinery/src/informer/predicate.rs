@@ -11,7 +11,7 @@ pub fn generation_changed<V: Object>(delta: &Delta<V>) -> bool {
     new.generation == 0
         || old.generation != new.generation
         // Deletion changes the generation of most kinds, but not of all.
-        || old.deleting != new.deleting
+        || old.is_terminating != new.is_terminating
 }
 
 #[cfg(test)]
@@ -33,7 +33,7 @@ mod tests {
     fn a_status_write_is_no_change_of_generation_and_a_deletion_is() {
         assert!(!generation_changed(&update(|_| {})));
         assert!(generation_changed(&update(|new| new.generation = 2)));
-        assert!(generation_changed(&update(|new| new.deleting = true)));
+        assert!(generation_changed(&update(|new| new.is_terminating = true)));
         assert!(generation_changed(&update(|new| new.generation = 0)));
     }
 }

@@ -12,7 +12,7 @@ use super::builder::Builder;
 use super::handlers::Handlers;
 use crate::client::Client;
 use crate::object::{InternedStr, Kind, Resource};
-use crate::reflector::{Health, HealthHandle, Reflector, Refresh, ResourceVersionRegressed, State};
+use crate::reflector::{Health, HealthHandle, Reflector, Relist, ResourceVersionRegressed, State};
 use crate::shutdown::Shutdown;
 use crate::store::{self, Delta, Store};
 
@@ -64,7 +64,7 @@ struct Shared<V> {
     /// The reason why it cannot work as built.
     refused: Option<BuildError>,
     /// By namespace; `None`: all.
-    scopes: Vec<(Option<InternedStr>, HealthHandle, Refresh)>,
+    scopes: Vec<(Option<InternedStr>, HealthHandle, Relist)>,
 }
 
 impl<V> Clone for Informer<V> {
@@ -180,13 +180,13 @@ impl<V: Resource> Informer<V> {
     /// an earlier `term`.
     pub fn refresh(&self, term: u64) -> impl Future<Output = ()> + Send + use<V> {
         let has_several = self.0.scopes.len() > 1;
-        let listed = self.0.scopes.iter().map(|(_, health, refresh)| {
-            refresh.request(term);
+        let listed = self.0.scopes.iter().map(|(_, health, relist)| {
+            relist.request(term);
             // A namespace that cannot be listed must not delay others. Nothing is reconciled in it
             // ([`Informer::has_synced_in`]).
             let excused =
                 health.reached(move |health| has_several && health.state == State::Forbidden);
-            select(refresh.done(term).boxed(), excused.boxed())
+            select(relist.done(term).boxed(), excused.boxed())
         });
         join_all(listed).map(drop)
     }

@@ -167,7 +167,7 @@ impl Candidate {
         self.due = now;
         // The API server may still apply a request that is cancelled now.
         if matches!(self.asked, Some((Asked::Create | Asked::Update, _))) {
-            self.doubt();
+            self.invalidate();
         }
     }
 
@@ -220,7 +220,7 @@ impl Candidate {
                 match (claim, self.giving_up) {
                     // Before `not_before`, another process may still be writing. Then the lease is left to expire.
                     (Claim::Mine, true) if now >= self.not_before => {
-                        Step::Update(record.given_up(wall), *version)
+                        Step::Update(record.released(wall), *version)
                     }
                     (_, true) => Step::Done,
                     (Claim::Free, false) if now < self.not_before => {
@@ -229,7 +229,7 @@ impl Candidate {
                     (Claim::Mine | Claim::Free, false) => {
                         Step::Update(record.held_by(&self.me, lease, wall), *version)
                     }
-                    (Claim::TakenUntil(_), false) => Step::Read,
+                    (Claim::HeldUntil(_), false) => Step::Read,
                 }
             }
             Seen::Absent if self.giving_up => Step::Done,
@@ -249,11 +249,11 @@ impl Candidate {
                     Asked::Read => self.sent(&record, version),
                     Asked::Create | Asked::Update => Some(sent).filter(|_| !self.has_seen(version)),
                 };
-                let is_given = renewed.is_none()
+                let is_handover = renewed.is_none()
                     && record.holder() == Some(&self.me)
                     && !self.has_seen(version)
                     && !self.is_own_term(&record);
-                self.meet(uid, &record, is_given, now);
+                self.observe(uid, &record, is_handover, now);
                 self.see(record, version, now);
                 let permitted = now >= self.not_before && !self.giving_up;
                 if let Some(sent) = renewed.filter(|_| self.holds()) {
@@ -276,7 +276,7 @@ impl Candidate {
             Answer::Conflict => {
                 // The Lease must be read to see the other write. Until then, the last renewal counts: no other process
                 // can take the lease before it has expired.
-                self.doubt();
+                self.invalidate();
                 // It was not applied; an equal record comes from another write.
                 if matches!(asked, Asked::Update) {
                     self.unanswered.pop();
@@ -290,7 +290,7 @@ impl Candidate {
                 self.took = Duration::ZERO;
                 // A read shows whether the write was applied.
                 if asked != Asked::Read && !self.giving_up {
-                    self.doubt();
+                    self.invalidate();
                 }
                 let pause = match self.until.and_then(|until| until.checked_sub(now)) {
                     Some(left) => self.jittered(HASTE).min(left.mul_f64(HURRY).max(LEAST / 5)),
@@ -327,7 +327,7 @@ impl Candidate {
                     }
                     Claim::Mine if asked != Asked::Read => now + self.config.renewal(),
                     Claim::Mine | Claim::Free => now,
-                    Claim::TakenUntil(until) => until.min(look),
+                    Claim::HeldUntil(until) => until.min(look),
                 }
             }
             // A write without a Lease: it was deleted, or its namespace is missing.
@@ -355,11 +355,11 @@ impl Candidate {
     /// Records the current Lease. If it replaced another Lease, the old holder may not know this yet, nor may the
     /// holder of a Lease in between that this process never saw. Both were deleted by `now` at the latest, so no such
     /// holder can write when the old Lease's duration has elapsed since `now`. The same applies if another client has
-    /// made this process the holder (`is_given`).
-    fn meet(&mut self, uid: Uid, record: &Record, is_given: bool, now: Duration) {
+    /// made this process the holder (`is_handover`).
+    fn observe(&mut self, uid: Uid, record: &Record, is_handover: bool, now: Duration) {
         let own = self.config.lease_duration;
         if let Some((known, theirs)) = self.known
-            && (known != uid || is_given)
+            && (known != uid || is_handover)
         {
             let wait = theirs.clamp(own, own * LONGEST_WAIT);
             self.not_before = self.not_before.max(now + wait);
@@ -378,7 +378,7 @@ impl Candidate {
 
     /// Marks the known state as possibly outdated. Keeps the Lease and its time: its holder can be writing, and the
     /// time still counts if the version is unchanged.
-    fn doubt(&mut self) {
+    fn invalidate(&mut self) {
         match &mut self.seen {
             Seen::Lease { stale, .. } => *stale = true,
             // Another process created it first.

@@ -11,7 +11,7 @@ use super::config::{Config, ConfigError};
 use super::leadership::{Leadership, Phase, Status};
 use super::wire::Api;
 use crate::client::{Client, Error};
-use crate::clock::{now, since_boot};
+use crate::clock::{boottime, now};
 use crate::instruments::{LEADERSHIP_GAINED, MASTER_STATUS, SLOW_PATH};
 use crate::object::ObjectKey;
 
@@ -19,7 +19,7 @@ use crate::object::ObjectKey;
 const GIVE_UP: Duration = Duration::from_secs(4);
 
 /// The reason why a process waits before it leads.
-const FORMER: &str =
+const FORMER_TERM: &str =
     "the lease was deleted or edited: its last holder may still write, so this process waits";
 
 /// An elector, which takes part in the election while it runs.
@@ -91,7 +91,7 @@ impl Elector {
     async fn elect(&mut self, api: &impl Api, stop: impl Future<Output = ()> + Send) {
         let mut stop = std::pin::pin!(stop);
         loop {
-            match self.candidate.next(since_boot(), now()) {
+            match self.candidate.next(boottime(), now()) {
                 Step::Done => break,
                 Step::Wait(time) => tokio::select! {
                     biased;
@@ -113,7 +113,7 @@ impl Elector {
 
     /// Sends a request with its deadline. Publishes the end of permission in the meantime.
     async fn ask(&mut self, api: &impl Api, step: &Step) -> (Answer, Option<Error>) {
-        let deadline = self.candidate.deadline(since_boot());
+        let deadline = self.candidate.deadline(boottime());
         let lease = self.lease.clone();
         let mut request = std::pin::pin!(timeout(deadline, api.ask(&lease, step)));
         let answered = tokio::select! {
@@ -148,7 +148,7 @@ impl Elector {
 
     fn answered(&mut self, answer: Answer, error: Option<Error>) {
         let failed = matches!(answer, Answer::Failed { .. });
-        if self.candidate.answered(since_boot(), answer) {
+        if self.candidate.answered(boottime(), answer) {
             SLOW_PATH.with([self.name()]).inc();
         }
         self.permit();
@@ -167,7 +167,7 @@ impl Elector {
 
     /// Returns the remaining time of permission; an hour without permission.
     fn rest(&self) -> Duration {
-        let now = since_boot();
+        let now = boottime();
         match self.candidate.permitted_until() {
             Some(until) if until > now => until - now,
             _ => Duration::from_secs(3_600),
@@ -183,16 +183,17 @@ impl Elector {
             (false, false) => Phase::Standby,
         };
         let holder = self.candidate.holder().map(str::to_owned);
-        let now = since_boot();
+        let now = boottime();
         let ends = Some(self.candidate.not_before).filter(|ends| !permitted && *ends > now);
         if self.waits != ends {
             self.waits = ends;
             if let Some(ends) = ends {
-                tracing::warn!(lease = %self.lease, wait = ?(ends - now), "{FORMER}");
+                tracing::warn!(lease = %self.lease, wait = ?(ends - now), "{FORMER_TERM}");
             }
         }
-        let waits = ends
-            .map(|ends| format!("{FORMER}, for up to {:.0} s", (ends - now).as_secs_f64().ceil()));
+        let waits = ends.map(|ends| {
+            format!("{FORMER_TERM}, for up to {:.0} s", (ends - now).as_secs_f64().ceil())
+        });
         let problem = self.problem.clone();
         let is_known = self.candidate.is_known();
         let status = Status { phase, holder: holder.clone(), problem, waits, is_known };
@@ -218,7 +219,7 @@ impl Elector {
 
     /// Withdraws permission, and releases the lease when no write of this process can be applied any more.
     async fn give_up(mut self, api: &impl Api) {
-        self.candidate.give_up(since_boot());
+        self.candidate.give_up(boottime());
         self.leadership.permit_until(None);
         self.publish();
         sleep(self.leadership.writes_until()).await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::client::WriteGate;
-use crate::clock::since_boot;
+use crate::clock::boottime;
 
 /// Relation of this process to the lease.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -45,12 +45,12 @@ pub struct Leadership {
 }
 
 pub(super) struct Shared {
-    /// End of permission by [`since_boot`], in nanoseconds; 0 without permission. Only the elector writes it. It
+    /// End of permission by [`boottime`], in nanoseconds; 0 without permission. Only the elector writes it. It
     /// withdraws permission before another process can acquire the lease.
     until: AtomicU64,
     /// Time limit of a write that was begun with permission.
     in_flight: Duration,
-    /// Unanswered writes can be applied until this reading of [`since_boot`].
+    /// Unanswered writes can be applied until this reading of [`boottime`].
     writes_until: AtomicU64,
     /// Number of times this process became the leader. The end of a suspension does not count, because no other process
     /// has led.
@@ -157,7 +157,7 @@ impl WriteGate for Leadership {
     }
 
     fn unanswered(&self) {
-        let until = since_boot() + self.shared.in_flight;
+        let until = boottime() + self.shared.in_flight;
         self.shared.writes_until.fetch_max(nanoseconds(until), Ordering::Release);
     }
 }
@@ -168,10 +168,10 @@ impl std::fmt::Debug for Leadership {
     }
 }
 
-/// Returns the time from now until a reading of [`since_boot`].
+/// Returns the time from now until a reading of [`boottime`].
 fn rest(until: &AtomicU64) -> Duration {
     let until = until.load(Ordering::Acquire);
-    Duration::from_nanos(until.saturating_sub(nanoseconds(since_boot())))
+    Duration::from_nanos(until.saturating_sub(nanoseconds(boottime())))
 }
 
 /// Converts a time since boot, up to 584 years.

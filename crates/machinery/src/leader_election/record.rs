@@ -32,7 +32,7 @@ pub(super) enum Claim {
     /// No process holds it: it is new, released or expired.
     Free,
     /// Another process holds it until then, by this process's clock.
-    TakenUntil(Duration),
+    HeldUntil(Duration),
 }
 
 /// Returns the holder of this lease at `now`, if `record` was first seen at `since` and is unchanged. `own` is the
@@ -48,7 +48,7 @@ pub(super) fn decide(
         return Claim::Mine;
     }
     let until = since + record.duration(own);
-    if record.is_given_up() || now >= until { Claim::Free } else { Claim::TakenUntil(until) }
+    if record.is_given_up() || now >= until { Claim::Free } else { Claim::HeldUntil(until) }
 }
 
 // === impl Record ===
@@ -94,7 +94,7 @@ impl Record {
     }
 
     /// Returns the record with which the holder releases the lease.
-    pub(super) fn given_up(&self, wall: Timestamp) -> Record {
+    pub(super) fn released(&self, wall: Timestamp) -> Record {
         Record {
             holder_identity: Some(String::new()),
             lease_duration_seconds: Some(RELEASED),
@@ -134,11 +134,11 @@ mod tests {
     #[test]
     fn a_rivals_lease_expires_after_its_duration_without_changes() {
         let mut rival = Record::default().held_by("rival", Duration::from_secs(30), at(0));
-        assert_eq!(claim(&rival, 29), Claim::TakenUntil(Duration::from_secs(130)));
+        assert_eq!(claim(&rival, 29), Claim::HeldUntil(Duration::from_secs(130)));
         assert_eq!(claim(&rival, 30), Claim::Free);
         for edited in [None, Some(0), Some(-5), Some(1)] {
             rival.lease_duration_seconds = edited;
-            assert_eq!(claim(&rival, 14), Claim::TakenUntil(Duration::from_secs(115)));
+            assert_eq!(claim(&rival, 14), Claim::HeldUntil(Duration::from_secs(115)));
         }
         rival.lease_duration_seconds = Some(i32::MAX);
         assert_eq!(claim(&rival, 86_400), Claim::Free);
@@ -157,13 +157,13 @@ mod tests {
     #[test]
     fn a_released_lease_is_free_at_once_and_an_edited_one_not() {
         let held = Record::default().held_by("rival", LEASE, at(0));
-        assert_eq!(claim(&held.given_up(at(1)), 0), Claim::Free);
-        assert_ne!(held.given_up(at(1)).renew_time, held.renew_time, "others notice the write");
+        assert_eq!(claim(&held.released(at(1)), 0), Claim::Free);
+        assert_ne!(held.released(at(1)).renew_time, held.renew_time, "others notice the write");
         let cleared = Record { holder_identity: Some(String::new()), ..held.clone() };
         let lowered = Record { lease_duration_seconds: Some(1), ..cleared.clone() };
-        let without_time = Record { renew_time: None, ..held.given_up(at(1)) };
+        let without_time = Record { renew_time: None, ..held.released(at(1)) };
         for edited in [Record::default(), cleared, lowered, without_time] {
-            assert_eq!(claim(&edited, 0), Claim::TakenUntil(Duration::from_secs(115)));
+            assert_eq!(claim(&edited, 0), Claim::HeldUntil(Duration::from_secs(115)));
         }
     }
 
@@ -176,7 +176,7 @@ mod tests {
         let taken = renewed.held_by("rival", LEASE, at(3));
         assert_eq!(taken.lease_transitions, Some(1));
         assert_eq!(taken.acquire_time.as_deref(), Some("1970-01-01T00:00:03.000000Z"));
-        assert_eq!(renewed.given_up(at(4)).held_by("x", LEASE, at(5)).lease_transitions, Some(1));
+        assert_eq!(renewed.released(at(4)).held_by("x", LEASE, at(5)).lease_transitions, Some(1));
     }
 
     #[test]

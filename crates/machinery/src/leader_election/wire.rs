@@ -8,7 +8,7 @@ use serde_json::json;
 use super::candidate::{Answer, Step};
 use super::record::Record;
 use crate::client::{Client, Error, Patch};
-use crate::object::{Kind, Meta, Nothing, ObjectKey, Resource};
+use crate::object::{Kind, Meta, NoLabels, ObjectKey, Resource};
 
 /// A Lease.
 #[derive(Debug, serde::Deserialize)]
@@ -34,7 +34,7 @@ impl Api for Client {
     async fn ask(&self, key: &ObjectKey, step: &Step) -> (Answer, Option<Error>) {
         let result = match step {
             Step::Create(record) => {
-                let metadata = Meta::<Nothing>::named(key.clone());
+                let metadata = Meta::<NoLabels>::named(key.clone());
                 let body = json!({"apiVersion": Lease::kind().api_version(), "kind": "Lease",
                     "metadata": metadata, "spec": record});
                 self.create::<Lease>(key, &body).await

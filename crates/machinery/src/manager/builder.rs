@@ -16,8 +16,8 @@ use super::wiring::{self, WiringError};
 use super::{Context, Manager, Shared};
 #[cfg(any(test, feature = "testing"))]
 use crate::client::Client;
-use crate::controller::{Action, Controller, Handle, Options, Problem, Program, enqueue};
-use crate::object::{Keep, ObjectKey, Resource};
+use crate::controller::{Action, Controller, Handle, Options, Program, ReconcileError, enqueue};
+use crate::object::{MetadataFilter, ObjectKey, Resource, leak};
 use crate::store::{Delta, Index};
 
 /// Declares a controller of `V`: what it owns, watches and reads, and how it reconciles.
@@ -63,12 +63,11 @@ opaque!(ControllerBuilder<V>);
 impl<V: Resource> ControllerBuilder<V> {
     pub(super) fn new(mut manager: Manager) -> ControllerBuilder<V> {
         let views = vec![manager.declarations.read::<V>()];
-        // Leaked once per controller: names are `'static` labels.
         let kind = Some(V::kind().kind).filter(|kind| !kind.is_empty());
-        let name = kind.unwrap_or_else(wiring::view::<V>).to_ascii_lowercase().leak();
+        let name = kind.unwrap_or_else(wiring::view::<V>).to_ascii_lowercase();
         ControllerBuilder {
             manager,
-            name,
+            name: leak(name),
             options: Vec::new(),
             views,
             declared: Declared::default(),
@@ -81,8 +80,8 @@ impl<V: Resource> ControllerBuilder<V> {
 
     /// Sets the controller's name for metrics, logs, Events and the records on its owned objects. Default: the kind
     /// in lower case. After a rename, [`Context::prune`] ignores objects that were applied under the old name.
-    pub fn named(mut self, name: &'static str) -> Self {
-        self.name = name;
+    pub fn named(mut self, name: impl AsRef<str>) -> Self {
+        self.name = leak(name);
         self
     }
 
@@ -118,10 +117,10 @@ impl<V: Resource> ControllerBuilder<V> {
     }
 
     /// Calls this function with each problem that ends a reconcile or a cleanup. The function can report the problem
-    /// itself and return it as [`Problem::reported`].
+    /// itself and return it as [`ReconcileError::reported`].
     pub fn on_error(
         mut self,
-        on_error: impl Fn(&Context<V>, Problem) -> Problem + Send + Sync + 'static,
+        on_error: impl Fn(&Context<V>, ReconcileError) -> ReconcileError + Send + Sync + 'static,
     ) -> Self {
         self.on_error = Box::new(on_error);
         self
@@ -129,12 +128,12 @@ impl<V: Resource> ControllerBuilder<V> {
 
     /// Declares the condition types that this controller sets. [`Context::patch_status`] removes conditions of these
     /// types that the new status lacks, and keeps all others.
-    pub fn conditions(mut self, types: &'static [&'static str]) -> Self {
-        self.declared.conditions = types;
+    pub fn conditions(mut self, types: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
+        self.declared.conditions = types.into_iter().map(leak).collect();
         self
     }
 
-    /// Changes its options. The manager sets `connectivity`.
+    /// Changes its options. The manager sets `api_server_health`.
     pub fn options(mut self, change: impl FnOnce(&mut Options) + Send + 'static) -> Self {
         self.options.push(Box::new(change));
         self
@@ -177,12 +176,13 @@ impl<V: Resource> ControllerBuilder<V> {
     /// Objects without the label, or with that of a former owner, are not changed
     /// ([`EnsureOptions::adopt`](super::EnsureOptions::adopt) does not apply). A copy with the label that a user
     /// creates belongs to the owner, too. Each controller needs its own label.
-    pub fn owns_labelled<C: Resource>(mut self, label: &'static str) -> Self {
-        if !C::Keep::label(label) {
+    pub fn owns_labelled<C: Resource>(mut self, label: impl AsRef<str>) -> Self {
+        let label = leak(label);
+        if !C::MetadataFilter::label(label) {
             let (controller, view) = (self.name, wiring::view::<C>());
             self.manager.faults.push(WiringError(format!(
                 "the controller {controller} owns {view} by the label {label:?}, which its view does not keep: use \
-                 `Meta<Everything>`, a `Keep` with this label, or `Typed`"
+                 `Meta<AllLabels>`, a `MetadataFilter` with this label, or `Typed`"
             )));
         }
         // Unique, because several controllers can own a view by different labels.
@@ -285,7 +285,7 @@ impl<V: Resource> ControllerBuilder<V> {
 
     /// Declares that the objects of `V` refer to objects of `R`. `keys` returns the keys of the latter, which can be
     /// missing. A change of one enqueues all objects that refer to it.
-    pub fn refers<R: Resource>(
+    pub fn references<R: Resource>(
         mut self,
         keys: impl Fn(&V) -> Vec<ObjectKey> + Send + Sync + 'static,
     ) -> Self {
@@ -372,22 +372,22 @@ impl<V: Resource> ControllerBuilder<V> {
     /// # drop(controller);
     /// # }
     /// ```
-    pub fn finalizer<C, F>(self, name: &'static str, cleanup: C) -> Self
+    pub fn finalizer<C, F>(self, name: impl AsRef<str>, cleanup: C) -> Self
     where
         C: Fn(Arc<V>, Context<V>) -> F + Send + Sync + 'static,
-        F: Future<Output = Result<(), Problem>> + Send + 'static,
+        F: Future<Output = Result<(), ReconcileError>> + Send + 'static,
     {
-        self.finalizes(name, true, Box::new(move |object, cx| cleanup(object, cx).boxed()))
+        self.finalizes(leak(name), true, Box::new(move |object, cx| cleanup(object, cx).boxed()))
     }
 
     /// Like [`ControllerBuilder::finalizer`], for objects that do not always need it: a reconcile adds it with
     /// [`Context::add_finalizer`].
-    pub fn cleanup<C, F>(self, name: &'static str, cleanup: C) -> Self
+    pub fn cleanup<C, F>(self, name: impl AsRef<str>, cleanup: C) -> Self
     where
         C: Fn(Arc<V>, Context<V>) -> F + Send + Sync + 'static,
-        F: Future<Output = Result<(), Problem>> + Send + 'static,
+        F: Future<Output = Result<(), ReconcileError>> + Send + 'static,
     {
-        self.finalizes(name, false, Box::new(move |object, cx| cleanup(object, cx).boxed()))
+        self.finalizes(leak(name), false, Box::new(move |object, cx| cleanup(object, cx).boxed()))
     }
 
     fn finalizes(mut self, name: &'static str, is_always: bool, cleanup: Call<V, ()>) -> Self {
@@ -423,23 +423,23 @@ impl<V: Resource> ControllerBuilder<V> {
     /// few seconds, and its writes require leadership like all others. `name` appears in messages only.
     pub fn on_shutdown<F>(
         mut self,
-        name: &'static str,
+        name: impl AsRef<str>,
         make: impl FnOnce(&ControllerDeps) -> Result<F, WiringError> + Send + 'static,
     ) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
     {
-        self.endings.push((name, Box::new(|parts| Ok(make(parts)?.boxed()))));
+        self.endings.push((leak(name), Box::new(|parts| Ok(make(parts)?.boxed()))));
         self
     }
 
     /// Adds the controller. `reconcile` is called for objects that exist and are not being deleted. An error with a
-    /// reason ([`Problem::reason`]) is published as a Warning Event, once while its sentence stays the same.
+    /// reason ([`ReconcileError::reason`]) is published as a Warning Event, once while its sentence stays the same.
     pub fn reconcile<F, P, E>(mut self, reconcile: F) -> Manager
     where
         F: Fn(Arc<V>, Context<V>) -> P + Send + Sync + 'static,
         P: Future<Output = Result<Action, E>> + Send + 'static,
-        E: Into<Problem> + 'static,
+        E: Into<ReconcileError> + 'static,
     {
         let controller = self.name;
         if !self.declared.labelled.is_empty() && self.finalizer.is_none() {
@@ -452,7 +452,7 @@ impl<V: Resource> ControllerBuilder<V> {
         self.manager.faults.extend(idle.map(|view| {
             WiringError(format!(
                 "the controller {controller} has a `.filter::<{view}>(…)`, but no change of {view} enqueues anything: add \
-                 `.owns::<{view}>()`, `.watches::<{view}>(…)` or `.refers::<{view}>(…)`, or remove the filter"
+                 `.owns::<{view}>()`, `.watches::<{view}>(…)` or `.references::<{view}>(…)`, or remove the filter"
             ))
         }));
         self.register(Box::new(move |object, cx| reconcile(object, cx).map_err(E::into).boxed()))
@@ -476,8 +476,8 @@ impl<V: Resource> ControllerBuilder<V> {
             };
             let mut all = shared.options.clone();
             self.options.into_iter().for_each(|change| change(&mut all));
-            let connectivity = Some(shared.client.connectivity().clone());
-            let controller = Controller::new(name, function, Options { connectivity, ..all });
+            let api_server_health = Some(shared.client.api_server_health().clone());
+            let controller = Controller::new(name, function, Options { api_server_health, ..all });
             let handle = controller.handle();
             // Until the term begins.
             handle.queue().shut_down();
@@ -553,7 +553,7 @@ impl<V: Resource> ControllerBuilder<V> {
     where
         F: Fn(Arc<V>, Context<V>) -> P + Send + Sync + 'static,
         P: Future<Output = Result<Action, E>> + Send + 'static,
-        E: Into<Problem> + 'static,
+        E: Into<ReconcileError> + 'static,
     {
         self.reconcile(reconcile).run().await
     }

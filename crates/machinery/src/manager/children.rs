@@ -24,8 +24,8 @@ use super::managed_fields::{Unwanted, conflict_if_another};
 use super::throttle::WINDOW;
 use super::wiring::{WiringError, view};
 use crate::client::{self, Deletion, Patch, Preconditions, PropagationPolicy};
-use crate::controller::{Name, Problem};
-use crate::object::{InternedStr, Keep, Meta, ObjectKey, Owner, Resource};
+use crate::controller::{Name, ReconcileError};
+use crate::object::{InternedStr, Meta, MetadataFilter, ObjectKey, Owner, Resource};
 use crate::store::Store;
 
 /// Options of [`Context::ensure_with`] for an object that exists.
@@ -71,7 +71,7 @@ impl<'a, C> EnsureOptions<'a, C> {
     where
         C: Resource,
     {
-        record(child, C::Keep::APPLIED).is_some()
+        record(child, C::MetadataFilter::APPLIED).is_some()
             && self.adopts.is_some_and(|is_known| is_known(child))
     }
 
@@ -81,7 +81,7 @@ impl<'a, C> EnsureOptions<'a, C> {
     }
 
     /// Returns the differences from the desired state.
-    fn different(&self, desired: &Desired, child: &C) -> Result<Different, Problem>
+    fn different(&self, desired: &Desired, child: &C) -> Result<Different, ReconcileError>
     where
         C: Resource + Serialize,
     {
@@ -139,9 +139,9 @@ impl<V: Resource> Context<V> {
     /// annotation and accepted.
     ///
     /// ```
-    /// # use controller_machinery::{controller::Problem, manager::Context, object::{Object, Typed}};
+    /// # use controller_machinery::{controller::ReconcileError, manager::Context, object::{Object, Typed}};
     /// # use {k8s_openapi::api::core::v1::ConfigMap, serde_json::json};
-    /// # async fn example(cx: Context<Typed<ConfigMap>>) -> Result<(), Problem> {
+    /// # async fn example(cx: Context<Typed<ConfigMap>>) -> Result<(), ReconcileError> {
     /// let desired = json!({"metadata": {"name": "settings"}, "data": {"level": "info"}});
     /// let settings = cx.ensure::<Typed<ConfigMap>>(desired).await?;
     /// println!("{} is as desired", settings.key());
@@ -149,17 +149,17 @@ impl<V: Resource> Context<V> {
     /// ```
     ///
     /// # Errors
-    /// - [`Problem::NotOwned`] if an object that the owner does not control has the name.
-    /// - [`Problem::Terminating`] if the object with this name is being deleted, or belongs to a former owner of the
+    /// - [`ReconcileError::NotOwned`] if an object that the owner does not control has the name.
+    /// - [`ReconcileError::Terminating`] if the object with this name is being deleted, or belongs to a former owner of the
     ///   same name and will be deleted.
-    /// - [`Problem::Immutable`] if the API server refuses to change a field.
-    /// - [`Problem::Contested`] if another program keeps undoing the apply.
+    /// - [`ReconcileError::Immutable`] if the API server refuses to change a field.
+    /// - [`ReconcileError::Contested`] if another program keeps undoing the apply.
     /// - `ErrNotWatched` if the object exists and its view does not select it.
     /// - `ErrUnnamed` if `desired` has no usable name or an impossible namespace.
     /// - `ErrNoNamespace` if the namespace does not exist.
     /// - `ErrWiring` if the controller does not own `C`.
     /// - All errors of a write.
-    pub async fn ensure<C>(&self, desired: Value) -> Result<Arc<C>, Problem>
+    pub async fn ensure<C>(&self, desired: Value) -> Result<Arc<C>, ReconcileError>
     where
         C: Resource + Serialize,
     {
@@ -174,7 +174,7 @@ impl<V: Resource> Context<V> {
         &self,
         desired: Value,
         options: EnsureOptions<'_, C>,
-    ) -> Result<Arc<C>, Problem>
+    ) -> Result<Arc<C>, ReconcileError>
     where
         C: Resource + Serialize,
     {
@@ -183,7 +183,7 @@ impl<V: Resource> Context<V> {
         if !children.covers(&desired.key) {
             let (kind, key) = (C::kind().kind, &desired.key);
             let what = format!("{kind} {key} is in a namespace that the program does not watch");
-            return Err(Problem::forbidden("ErrNotWatched", what));
+            return Err(ReconcileError::forbidden("ErrNotWatched", what));
         }
         match children.get(&desired.key) {
             Some(child) => self.ensure_existing(&children, &desired, options, (child, false)).await,
@@ -200,7 +200,7 @@ impl<V: Resource> Context<V> {
         desired: Value,
         options: EnsureOptions<'_, C>,
         child: &C,
-    ) -> Result<bool, Problem>
+    ) -> Result<bool, ReconcileError>
     where
         C: Resource + Serialize,
     {
@@ -215,14 +215,14 @@ impl<V: Resource> Context<V> {
         children: &Store<C>,
         desired: &Desired,
         options: EnsureOptions<'_, C>,
-    ) -> Result<Arc<C>, Problem>
+    ) -> Result<Arc<C>, ReconcileError>
     where
         C: Resource + Serialize,
     {
         let (throttle, now) = (&self.controller.throttle, Instant::now());
         let creation = (self.object.uid(), key_hash::<C>(&desired.key));
         if let Some(wait) = throttle.wait(creation, desired.hash, now) {
-            return Err(Problem::contested::<C>(&desired.key, None, wait));
+            return Err(ReconcileError::contested::<C>(&desired.key, None, wait));
         }
         // The first creation is not counted.
         let is_again = self.lost_children() || throttle.knows(creation, now);
@@ -255,7 +255,7 @@ impl<V: Resource> Context<V> {
             {
                 let (kind, key) = (C::kind().kind, &desired.key);
                 let what = format!("the namespace of {kind} {key} does not exist: create it");
-                Err(Problem::forbidden("ErrNoNamespace", what))
+                Err(ReconcileError::forbidden("ErrNoNamespace", what))
             }
             Err(error) => Err(failed::<C>("create", &desired.key, error)),
         }
@@ -267,7 +267,7 @@ impl<V: Resource> Context<V> {
         desired: &Desired,
         options: EnsureOptions<'_, C>,
         (child, is_unseen): (Arc<C>, bool),
-    ) -> Result<Arc<C>, Problem>
+    ) -> Result<Arc<C>, ReconcileError>
     where
         C: Resource + Serialize,
     {
@@ -281,10 +281,10 @@ impl<V: Resource> Context<V> {
         let (throttle, now) = (&self.controller.throttle, Instant::now());
         if let Some(wait) = throttle.wait((child.uid(), 0), desired.hash, now) {
             // A second installation with other settings also changes the record.
-            let is_record = !is_applied && record(&*child, C::Keep::APPLIED).is_some();
+            let is_record = !is_applied && record(&*child, C::MetadataFilter::APPLIED).is_some();
             let field =
                 if is_record { Some(record_at::<C>()) } else { blamed(&different, &*child) };
-            return Err(Problem::contested::<C>(key, field, wait));
+            return Err(ReconcileError::contested::<C>(key, field, wait));
         }
         if is_adopted {
             // If the owner was deleted with orphaning, its watch may not have reported the deletion yet.
@@ -309,7 +309,7 @@ impl<V: Resource> Context<V> {
                  labels that its informer selects, or delete it",
                 key.name()
             );
-            return Err(Problem::forbidden("ErrNotWatched", what));
+            return Err(ReconcileError::forbidden("ErrNotWatched", what));
         }
         Ok(applied)
     }
@@ -319,20 +319,24 @@ impl<V: Resource> Context<V> {
         &self,
         options: &EnsureOptions<'_, C>,
         child: &C,
-    ) -> Result<bool, Problem> {
+    ) -> Result<bool, ReconcileError> {
         let (key, meta) = (child.key(), child.meta());
         let is_adopted = self.is_orphan(child) && options.adopts(child);
         if !is_adopted && !self.owns(child) {
             return Err(match &meta.owner {
-                Some(owner) if self.is_namesake(owner) => Problem::terminating::<C>(key),
-                owner => Problem::NotOwned {
+                Some(owner) if self.is_namesake(owner) => ReconcileError::terminating::<C>(key),
+                owner => ReconcileError::NotOwned {
                     owner: V::kind().kind.into(),
                     controller: owner.as_ref().map(|it| format!("{} {}", it.kind, it.name).into()),
                     name: Name { kind: C::kind(), key: key.clone() },
                 },
             });
         }
-        if meta.deleting { Err(Problem::terminating::<C>(key)) } else { Ok(is_adopted) }
+        if meta.is_terminating {
+            Err(ReconcileError::terminating::<C>(key))
+        } else {
+            Ok(is_adopted)
+        }
     }
 
     /// Publishes that an object was changed, or restored if the same state was applied before. A change of only the
@@ -381,18 +385,18 @@ impl<V: Resource> Context<V> {
 
     /// Checks with the API server that the owner still exists, if an owned object was deleted since the last check. The
     /// garbage collector deletes the objects of a deleted owner, and the watch of the owners can lag.
-    async fn confirm_owner(&self) -> Result<(), Problem> {
+    async fn confirm_owner(&self) -> Result<(), ReconcileError> {
         if self.lost_children() { self.ask_for_owner().await } else { Ok(()) }
     }
 
     /// Checks with the API server that the owner still exists and is not being deleted.
-    async fn ask_for_owner(&self) -> Result<(), Problem> {
+    async fn ask_for_owner(&self) -> Result<(), ReconcileError> {
         let (lost_children, key) = (&self.controller.parts.lost_children, self.key());
         let found = self.client().find::<V>(key).await;
         let live = found.map_err(|error| failed::<V>("list", key, error))?;
         let live = live.map(|live| self.controller.objects.apply_read(live));
-        if live.is_none_or(|live| live.uid() != self.object.uid() || live.meta().deleting) {
-            return Err(Problem::Terminating(Name { kind: V::kind(), key: key.clone() }));
+        if live.is_none_or(|live| live.uid() != self.object.uid() || live.meta().is_terminating) {
+            return Err(ReconcileError::Terminating(Name { kind: V::kind(), key: key.clone() }));
         }
         lost_children.lock().remove(key);
         Ok(())
@@ -412,27 +416,30 @@ impl<V: Resource> Context<V> {
     /// another controller applied stay.
     ///
     /// ```
-    /// # use controller_machinery::{controller::Problem, manager::Context, object::{Object, Typed}};
+    /// # use controller_machinery::{controller::ReconcileError, manager::Context, object::{Object, Typed}};
     /// # use k8s_openapi::api::core::v1::ConfigMap;
-    /// # async fn example(cx: Context<Typed<ConfigMap>>) -> Result<(), Problem> {
+    /// # async fn example(cx: Context<Typed<ConfigMap>>) -> Result<(), ReconcileError> {
     /// cx.prune::<Typed<ConfigMap>>(|child| *child.key().name() == "settings").await?;
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors
     /// If the controller does not own `C`; all errors of a delete.
-    pub async fn prune<C: Resource>(&self, keep: impl Fn(&C) -> bool) -> Result<(), Problem> {
+    pub async fn prune<C: Resource>(
+        &self,
+        keep: impl Fn(&C) -> bool,
+    ) -> Result<(), ReconcileError> {
         let children = self.children::<C>()?;
         let is_labelled = self.labelled::<C>().is_some();
         // After the owner is deleted, nothing would delete objects that are not listed yet.
         if is_labelled && !self.controller.parts.informer::<C>()?.has_synced() {
             let kind = C::kind().resource();
             let what = format!("{kind} cannot be listed in all namespaces, so some may be left");
-            return Err(Problem::transient("ErrNotListed", what));
+            return Err(ReconcileError::transient("ErrNotListed", what));
         }
         for child in self.owned::<C>()? {
-            let Meta { key, uid, version, deleting, .. } = child.meta();
-            if *deleting
+            let Meta { key, uid, version, is_terminating, .. } = child.meta();
+            if *is_terminating
                 || (!is_labelled && is_of_another(&*child, self.controller.parts.controller()))
                 || keep(&child)
             {
@@ -460,7 +467,7 @@ impl<V: Resource> Context<V> {
     ///
     /// # Errors
     /// If the controller does not own `C`.
-    pub fn owned<C: Resource>(&self) -> Result<Vec<Arc<C>>, Problem> {
+    pub fn owned<C: Resource>(&self) -> Result<Vec<Arc<C>>, ReconcileError> {
         let children = self.children::<C>()?;
         Ok(match self.labelled::<C>() {
             None => children.controlled_by(&*self.object)?,
@@ -469,7 +476,7 @@ impl<V: Resource> Context<V> {
     }
 
     /// Returns the store of an owned view.
-    pub(super) fn children<C: Resource>(&self) -> Result<Store<C>, Problem> {
+    pub(super) fn children<C: Resource>(&self) -> Result<Store<C>, ReconcileError> {
         if !self.controller.declared.owned.contains(&TypeId::of::<C>()) {
             let (controller, view) = (self.controller.parts.controller(), view::<C>());
             return Err(WiringError(format!(
@@ -482,14 +489,14 @@ impl<V: Resource> Context<V> {
     }
 
     /// Completes the desired state of a caller.
-    pub(super) fn desired<C>(&self, mut desired: Value) -> Result<Desired, Problem>
+    pub(super) fn desired<C>(&self, mut desired: Value) -> Result<Desired, ReconcileError>
     where
         C: Resource + Serialize,
     {
         if (C::kind().group, C::kind().kind) == ("", "Secret") && !desired["stringData"].is_null() {
             // `stringData` is write-only: a key that is removed from it would stay in `data`.
             let what = "a Secret to be ensured has `stringData`: use `data`, with values in base64";
-            return Err(Problem::terminal("ErrWiring", what));
+            return Err(ReconcileError::terminal("ErrWiring", what));
         }
         remove_nulls(&mut desired);
         let key = self.child_key::<C>(&desired["metadata"])?;
@@ -506,15 +513,15 @@ impl<V: Resource> Context<V> {
             Some(by) => metadata["labels"][by.label] = json!(self.object.uid()),
         }
         let record = format!("{}/{}", self.controller.parts.controller(), hex(hash));
-        desired["metadata"]["annotations"][C::Keep::APPLIED] = json!(record);
+        desired["metadata"]["annotations"][C::MetadataFilter::APPLIED] = json!(record);
         Ok(Desired { key, body: desired, hash, record })
     }
 
     /// Returns the key of an owned object with this metadata.
-    fn child_key<C: Resource>(&self, metadata: &Value) -> Result<ObjectKey, Problem> {
+    fn child_key<C: Resource>(&self, metadata: &Value) -> Result<ObjectKey, ReconcileError> {
         let kind = C::kind().kind;
         let unusable = |what: String| {
-            Problem::terminal("ErrUnnamed", format!("a {kind} to be ensured has {what}"))
+            ReconcileError::terminal("ErrUnnamed", format!("a {kind} to be ensured has {what}"))
         };
         for field in ["annotations", "labels"] {
             if !(metadata[field].is_null() || metadata[field].is_object()) {
@@ -553,7 +560,7 @@ impl<V: Resource> Context<V> {
         desired: &Desired,
         options: EnsureOptions<'_, C>,
         (answer, is_unseen): (C, bool),
-    ) -> Result<Arc<C>, Problem>
+    ) -> Result<Arc<C>, ReconcileError>
     where
         C: Resource + Serialize,
     {
@@ -563,7 +570,7 @@ impl<V: Resource> Context<V> {
         // Compares the response: the store returns a newer object if the watch has reported another client's change.
         let is_applied = is_applied(desired, &answer);
         let admitted = admitted(&options.different(desired, &answer)?);
-        let is_recorded = record(&answer, C::Keep::ADMITTED) == admitted.as_deref();
+        let is_recorded = record(&answer, C::MetadataFilter::ADMITTED) == admitted.as_deref();
         let take_in = |answer| match is_unseen {
             true => children.apply_read(answer),
             false => children.apply_response(answer),
@@ -571,14 +578,18 @@ impl<V: Resource> Context<V> {
         let child = take_in(answer);
         if !is_applied {
             // Admission removes the record itself.
-            return Err(Problem::contested::<C>(&desired.key, Some(record_at::<C>()), WINDOW));
+            return Err(ReconcileError::contested::<C>(
+                &desired.key,
+                Some(record_at::<C>()),
+                WINDOW,
+            ));
         }
         if is_recorded {
             return Ok(child);
         }
         // This patch needs no version: a change in between would not match the record.
         let patch = json!({ "metadata": {
-            "uid": child.uid(), "annotations": { C::Keep::ADMITTED: admitted },
+            "uid": child.uid(), "annotations": { C::MetadataFilter::ADMITTED: admitted },
         }});
         let recorded = self.client().patch::<C>(&desired.key, &Patch::Merge(&patch)).await;
         let recorded = recorded.map_err(conflict_if_another);
@@ -589,7 +600,7 @@ impl<V: Resource> Context<V> {
         match rejected {
             None => Ok(child),
             // Admission makes a different change each time.
-            Some(field) => Err(Problem::contested::<C>(&desired.key, field, WINDOW)),
+            Some(field) => Err(ReconcileError::contested::<C>(&desired.key, field, WINDOW)),
         }
     }
 }
@@ -606,24 +617,25 @@ pub(super) fn record<'a, C: Resource>(child: &'a C, annotation: &str) -> Option<
 
 /// Returns the path of the record of the last apply.
 fn record_at<C: Resource>() -> String {
-    format!("metadata.annotations.{}", C::Keep::APPLIED)
+    format!("metadata.annotations.{}", C::MetadataFilter::APPLIED)
 }
 
 /// Returns whether exactly this state was applied last. Records of earlier versions lack the controller.
 fn is_applied<C: Resource>(desired: &Desired, child: &C) -> bool {
-    record(child, C::Keep::APPLIED)
+    record(child, C::MetadataFilter::APPLIED)
         .is_some_and(|record| record == desired.record || record == hex(desired.hash))
 }
 
 /// Returns whether another controller applied this object.
 fn is_of_another<C: Resource>(child: &C, controller: &str) -> bool {
-    let by = record(child, C::Keep::APPLIED).and_then(|record| record.split_once('/'));
+    let by = record(child, C::MetadataFilter::APPLIED).and_then(|record| record.split_once('/'));
     by.is_some_and(|(by, _)| by != controller)
 }
 
 /// Returns whether an object matches the desired state, apart from recorded changes by admission.
 fn is_accepted<C: Resource>(different: &Different, child: &C) -> bool {
-    different.is_empty() || record(child, C::Keep::ADMITTED) == admitted(different).as_deref()
+    different.is_empty()
+        || record(child, C::MetadataFilter::ADMITTED) == admitted(different).as_deref()
 }
 
 /// Returns the hash of each difference, path and value; `None` if there is none.
@@ -638,7 +650,7 @@ fn hash_of((place, value): &Deviation) -> String {
 
 /// Returns the path of the changed field, or `spec` if recorded admission changes make it ambiguous.
 fn blamed<C: Resource>(different: &Different, child: &C) -> Option<String> {
-    let is_admitted = record(child, C::Keep::ADMITTED).is_some();
+    let is_admitted = record(child, C::MetadataFilter::ADMITTED).is_some();
     Some(match different.as_slice() {
         [] => "metadata".to_owned(),
         [_, _, ..] if is_admitted => "spec".to_owned(),
@@ -650,32 +662,32 @@ pub(super) fn failed<C: Resource>(
     verb: &'static str,
     key: &ObjectKey,
     error: client::Error,
-) -> Problem {
-    Problem::Call { verb, kind: C::kind().kind, key: key.clone(), source: Box::new(error) }
+) -> ReconcileError {
+    ReconcileError::Call { verb, kind: C::kind().kind, key: key.clone(), source: Box::new(error) }
 }
 
 /// Returns the part of `desired` that the view shows. Fails if the view cannot deserialize it.
-fn wanted<C: Resource + Serialize>(desired: &Value) -> Result<Value, Problem> {
+fn wanted<C: Resource + Serialize>(desired: &Value) -> Result<Value, ReconcileError> {
     let read = C::deserialize(desired).map_err(|error| {
         let view = view::<C>();
         let what = format!(
             "the view {view} cannot read what is desired ({error}): give what is not always there \
              `#[serde(default)]`"
         );
-        Problem::terminal("ErrWiring", what)
+        ReconcileError::terminal("ErrWiring", what)
     })?;
     let mut shown = json_of(&read)?;
     project(&mut shown, desired);
     // The record is compared separately.
     if let Some(annotations) = shown["metadata"]["annotations"].as_object_mut() {
-        annotations.remove(C::Keep::APPLIED);
+        annotations.remove(C::MetadataFilter::APPLIED);
     }
     Ok(shown)
 }
 
-pub(super) fn json_of<V: Serialize>(object: &V) -> Result<Value, Problem> {
+pub(super) fn json_of<V: Serialize>(object: &V) -> Result<Value, ReconcileError> {
     serde_json::to_value(object).map_err(|error| {
         let what = format!("{} cannot be represented as JSON: {error}", view::<V>());
-        Problem::terminal("ErrWiring", what)
+        ReconcileError::terminal("ErrWiring", what)
     })
 }

@@ -1,7 +1,6 @@
 //! The context of a reconcile.
 
 use std::any::TypeId;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,9 +13,9 @@ use super::kinds::ControllerDeps;
 use super::throttle::{LastStatuses, Pace, WriteThrottle};
 use super::wiring::WiringError;
 use crate::client::Client;
-use crate::controller::Problem;
+use crate::controller::ReconcileError;
 use crate::events::{Regarding, Type};
-use crate::object::{Object, ObjectKey, Resource, Uid};
+use crate::object::{InternedStr, Object, ObjectKey, Resource, Uid};
 use crate::store::Store;
 
 /// The context of one reconcile: the object, the stores of the declared views, and the client. Cheap to clone.
@@ -47,7 +46,7 @@ pub(super) struct ControllerState<V> {
 /// Problems with one reason that were reported.
 struct Reported {
     uid: Uid,
-    reason: &'static str,
+    reason: InternedStr,
     notes: Vec<Note>,
     /// Events with this reason since `since`.
     events: u32,
@@ -79,7 +78,7 @@ pub(super) struct Declared {
     pub(super) owned: Vec<TypeId>,
     pub(super) labelled: Vec<Labelled>,
     /// The types of the conditions that this controller sets.
-    pub(super) conditions: &'static [&'static str],
+    pub(super) conditions: Vec<&'static str>,
     /// True if each write of an owned object is published as an Event.
     pub(super) publishes_writes: bool,
     pub(super) finalizer: Option<&'static str>,
@@ -129,7 +128,7 @@ impl<V: Resource> ControllerState<V> {
     pub(super) fn is_news(
         &self,
         object: &V,
-        reason: &'static str,
+        reason: &str,
         note: Option<&str>,
         now: Instant,
     ) -> bool {
@@ -137,9 +136,15 @@ impl<V: Resource> ControllerState<V> {
         let mut reported = self.reported.lock();
         let problems = reported.entry(object.key().clone()).or_default();
         problems.retain(|known| known.uid == object.uid());
-        let at = problems.iter().position(|known| known.reason == reason).unwrap_or_else(|| {
+        let at = problems.iter().position(|known| known.reason == *reason).unwrap_or_else(|| {
             let uid = object.uid();
-            problems.push(Reported { uid, reason, notes: Vec::new(), events: 0, since: now });
+            problems.push(Reported {
+                uid,
+                reason: reason.into(),
+                notes: Vec::new(),
+                events: 0,
+                since: now,
+            });
             problems.len() - 1
         });
         let known = &mut problems[at];
@@ -289,7 +294,7 @@ impl<V: Resource> Context<V> {
     ///
     /// # Errors
     /// If the controller does not declare `R`.
-    pub fn get<R: Resource>(&self, key: &ObjectKey) -> Result<Option<Arc<R>>, Problem> {
+    pub fn get<R: Resource>(&self, key: &ObjectKey) -> Result<Option<Arc<R>>, ReconcileError> {
         Ok(self.store::<R>()?.get(key))
     }
 
@@ -297,7 +302,7 @@ impl<V: Resource> Context<V> {
     ///
     /// # Errors
     /// If the controller does not declare `R`.
-    pub fn store<R: Resource>(&self) -> Result<Store<R>, Problem> {
+    pub fn store<R: Resource>(&self) -> Result<Store<R>, ReconcileError> {
         Ok(self.controller.parts.store()?)
     }
 
@@ -310,28 +315,28 @@ impl<V: Resource> Context<V> {
                 "Deleted" => "Delete",
                 _ => "Update",
             };
-            self.publish(Type::Normal, reason(C::kind().kind, what), action, note);
+            self.publish(Type::Normal, format!("{}{what}", C::kind().kind), action, note);
         }
     }
 
     /// Publishes a Warning about a problem of the object. While reconciles find the problem, the Warning is repeated
     /// only when its sentence changes (at most five times in half an hour) or after half an hour. A problem that
     /// `reconcile` returns as an error is published in the same way.
-    pub fn warn(&self, reason: &'static str, note: &str) {
-        if self.controller.is_news(&self.object, reason, Some(note), Instant::now()) {
-            self.event(Type::Warning, reason, note);
+    pub fn warn(&self, reason: impl AsRef<str>, note: &str) {
+        if self.controller.is_news(&self.object, reason.as_ref(), Some(note), Instant::now()) {
+            self.event(Type::Warning, reason.as_ref(), note);
         }
     }
 
     /// Marks a problem as already reported, so that [`Context::warn`] does not publish it. For example, the status may
     /// show that an earlier process reported it.
-    pub fn note(&self, reason: &'static str) {
-        self.controller.is_news(&self.object, reason, None, Instant::now());
+    pub fn note(&self, reason: impl AsRef<str>) {
+        self.controller.is_news(&self.object, reason.as_ref(), None, Instant::now());
     }
 
     /// Publishes an Event about the object. `reason` is one CamelCase word, `note` a sentence. Events are sent in the
     /// background, so a later write of the same reconcile can arrive earlier.
-    pub fn event(&self, kind: Type, reason: &'static str, note: &str) {
+    pub fn event(&self, kind: Type, reason: impl Into<InternedStr>, note: &str) {
         self.publish(kind, reason, "Reconcile", note);
     }
 
@@ -340,23 +345,17 @@ impl<V: Resource> Context<V> {
         &self,
         object: &R,
         kind: Type,
-        reason: &'static str,
+        reason: impl Into<InternedStr>,
         note: &str,
     ) {
         let regarding = Regarding::object(object);
         self.controller.parts.recorder().publish(&regarding, kind, reason, "Reconcile", note);
     }
 
-    fn publish(&self, kind: Type, reason: &'static str, action: &'static str, note: &str) {
+    fn publish(&self, kind: Type, reason: impl Into<InternedStr>, action: &str, note: &str) {
         let regarding = Regarding::object(&*self.object);
         self.controller.parts.recorder().publish(&regarding, kind, reason, action, note);
     }
-}
-
-/// Returns the reason `DeploymentCreated` for a kind and an action. Each pair is allocated once.
-fn reason(kind: &'static str, what: &'static str) -> &'static str {
-    static KNOWN: Mutex<BTreeMap<(&str, &str), &str>> = Mutex::new(BTreeMap::new());
-    KNOWN.lock().entry((kind, what)).or_insert_with(|| format!("{kind}{what}").leak())
 }
 
 impl<V> Clone for Context<V> {
@@ -378,8 +377,8 @@ impl<V: Object> std::fmt::Debug for Context<V> {
 }
 
 /// Terminal, because a retry cannot fix an undeclared view.
-impl From<WiringError> for Problem {
-    fn from(error: WiringError) -> Problem {
-        Problem::terminal("ErrWiring", error.to_string())
+impl From<WiringError> for ReconcileError {
+    fn from(error: WiringError) -> ReconcileError {
+        ReconcileError::terminal("ErrWiring", error.to_string())
     }
 }

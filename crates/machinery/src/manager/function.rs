@@ -15,7 +15,7 @@ use super::context::ControllerState;
 use super::kinds::ControllerDeps;
 use super::leading::Term;
 use crate::client::{self, Patch};
-use crate::controller::{Action, Problem, Reconciler};
+use crate::controller::{Action, ReconcileError, Reconciler};
 use crate::events::Type;
 use crate::object::{InternedStr, ObjectKey, Resource};
 
@@ -43,9 +43,10 @@ pub(super) struct Finalizer<V> {
 
 /// A function of the program, called with an object.
 pub(super) type Call<V, T> =
-    Box<dyn Fn(Arc<V>, Context<V>) -> BoxFuture<'static, Result<T, Problem>> + Send + Sync>;
+    Box<dyn Fn(Arc<V>, Context<V>) -> BoxFuture<'static, Result<T, ReconcileError>> + Send + Sync>;
 /// Receives each problem that ends a reconcile.
-pub(super) type OnProblem<V> = Box<dyn Fn(&Context<V>, Problem) -> Problem + Send + Sync>;
+pub(super) type OnProblem<V> =
+    Box<dyn Fn(&Context<V>, ReconcileError) -> ReconcileError + Send + Sync>;
 
 // === impl Function ===
 
@@ -83,7 +84,7 @@ impl<V: Resource> Function<V> {
         }
     }
 
-    async fn reconcile_key(&self, key: &ObjectKey) -> Result<Action, Problem> {
+    async fn reconcile_key(&self, key: &ObjectKey) -> Result<Action, ReconcileError> {
         let Some(object) = self.controller.objects.get(key) else {
             self.controller.forget(key);
             return Ok(Action::Done);
@@ -110,10 +111,14 @@ impl<V: Resource> Function<V> {
         outcome
     }
 
-    async fn dispatch(&self, mut object: Arc<V>, cx: &Context<V>) -> Result<Action, Problem> {
+    async fn dispatch(
+        &self,
+        mut object: Arc<V>,
+        cx: &Context<V>,
+    ) -> Result<Action, ReconcileError> {
         match &self.finalizer {
-            None if object.meta().deleting => return Ok(Action::Done),
-            Some(finalizer) if object.meta().deleting => {
+            None if object.meta().is_terminating => return Ok(Action::Done),
+            Some(finalizer) if object.meta().is_terminating => {
                 if finalizer.is_on(&object) {
                     (finalizer.cleanup)(object, cx.clone()).await?;
                     cx.remove_finalizer(finalizer.name).await?;
@@ -122,7 +127,7 @@ impl<V: Resource> Function<V> {
             }
             Some(finalizer) if finalizer.is_always && !finalizer.is_on(&object) => {
                 object = cx.write_finalizer(finalizer.name).await?;
-                if object.meta().deleting {
+                if object.meta().is_terminating {
                     return Ok(Action::Done); // The watch has already enqueued it.
                 }
             }
@@ -134,14 +139,14 @@ impl<V: Resource> Function<V> {
 }
 
 impl<V: Resource> Reconciler for Function<V> {
-    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Problem> {
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, ReconcileError> {
         if !self.is_in_step(key.namespace()) {
             return Ok(Action::RequeueAfter(OUT_OF_STEP));
         }
         self.term.within(self.reconcile_key(key)).await
     }
 
-    fn held_for(&self, key: &ObjectKey) -> Option<Duration> {
+    fn delay(&self, key: &ObjectKey) -> Option<Duration> {
         let (wait, is_news) = self.controller.pace.wait(key, Instant::now())?;
         if is_news {
             self.warn_of_writes(key);
@@ -151,26 +156,32 @@ impl<V: Resource> Reconciler for Function<V> {
 }
 
 /// Returns the outcome of a failed reconcile. If it could not create an object because the namespace is being deleted,
-/// this is a success in the namespace of `object`, and a [`Problem::forbidden`] in any other.
-fn in_terminating_namespace<V: Resource>(object: &V, problem: Problem) -> Result<Action, Problem> {
-    if let Problem::Several(all) = problem {
+/// this is a success in the namespace of `object`, and a [`ReconcileError::forbidden`] in any other.
+fn in_terminating_namespace<V: Resource>(
+    object: &V,
+    problem: ReconcileError,
+) -> Result<Action, ReconcileError> {
+    if let ReconcileError::Several(all) = problem {
         let left = all.into_iter().filter_map(|one| in_terminating_namespace(object, one).err());
-        return Problem::all(left).map(|()| Action::Done);
+        return ReconcileError::all(left).map(|()| Action::Done);
     }
     if !problem.api_error().is_some_and(client::Error::is_namespace_terminating) {
         return Err(problem);
     }
     let created_in = match &problem {
-        Problem::Call { key, .. } => key.namespace(),
+        ReconcileError::Call { key, .. } => key.namespace(),
         _ => object.key().namespace(),
     };
     // The object will be deleted with its namespace. If it is already being deleted, its cleanup may need the new
     // object.
-    if V::kind().namespaced && !object.meta().deleting && created_in == object.key().namespace() {
+    if V::kind().namespaced
+        && !object.meta().is_terminating
+        && created_in == object.key().namespace()
+    {
         return Ok(Action::Done);
     }
-    let told = Problem::forbidden("ErrNamespaceTerminating", problem.to_string());
-    Err(if matches!(problem, Problem::Reported(_)) { told.reported() } else { told })
+    let told = ReconcileError::forbidden("ErrNamespaceTerminating", problem.to_string());
+    Err(if matches!(problem, ReconcileError::Reported(_)) { told.reported() } else { told })
 }
 
 // === impl Finalizer ===
@@ -190,14 +201,14 @@ impl<V: Resource> Context<V> {
     /// # Errors
     /// `ErrWiring` if the controller does not declare this finalizer, because nothing would remove it; a conflict if
     /// the object has changed since this reconcile read it; all errors of a write.
-    pub async fn add_finalizer(&self, name: &str) -> Result<(), Problem> {
+    pub async fn add_finalizer(&self, name: &str) -> Result<(), ReconcileError> {
         if self.controller.declared.finalizer != Some(name) {
             let what = format!(
                 "the controller {} declares no finalizer {name:?}, so that it would never be removed: add \
                  `.cleanup({name:?}, …)`",
                 self.controller.parts.controller()
             );
-            return Err(Problem::terminal("ErrWiring", what));
+            return Err(ReconcileError::terminal("ErrWiring", what));
         }
         if self.latest().meta().finalizers.iter().any(|other| *other == *name) {
             return Ok(());
@@ -209,7 +220,7 @@ impl<V: Resource> Context<V> {
     ///
     /// # Errors
     /// A conflict if the object has changed since this reconcile read it; all errors of a write.
-    pub async fn remove_finalizer(&self, name: &str) -> Result<(), Problem> {
+    pub async fn remove_finalizer(&self, name: &str) -> Result<(), ReconcileError> {
         let object = self.latest();
         let all = &object.meta().finalizers;
         let others: Vec<InternedStr> =
@@ -219,14 +230,14 @@ impl<V: Resource> Context<V> {
         }
         match self.write_finalizers(&others).await {
             // Another client has removed it, and the object was deleted.
-            Err(Problem::Call { source, .. }) if source.is_not_found() => {}
+            Err(ReconcileError::Call { source, .. }) if source.is_not_found() => {}
             // The watch reports the deletion; a Pod is deleted later.
             written => drop(self.wrote(written?)),
         }
         Ok(())
     }
 
-    async fn write_finalizer(&self, name: &str) -> Result<Arc<V>, Problem> {
+    async fn write_finalizer(&self, name: &str) -> Result<Arc<V>, ReconcileError> {
         let object = self.latest();
         let mut finalizers: Vec<InternedStr> = object.meta().finalizers.iter().cloned().collect();
         finalizers.push(name.into());
@@ -235,7 +246,7 @@ impl<V: Resource> Context<V> {
 
     /// Writes all finalizers. If the object has changed since it was read, this returns a conflict, and the next
     /// reconcile sees the change.
-    async fn write_finalizers(&self, finalizers: &[InternedStr]) -> Result<V, Problem> {
+    async fn write_finalizers(&self, finalizers: &[InternedStr]) -> Result<V, ReconcileError> {
         let object = self.latest();
         let meta = object.meta();
         let patch = json!({ "metadata": {

@@ -85,7 +85,7 @@ pub(super) fn ends<V: Resource>(delta: &Delta<V>) -> bool {
         Delta::Added(..) => false,
         Delta::Updated { old, new, .. } => {
             let (old, new) = (old.meta(), new.meta());
-            old.deleting != new.deleting || old.owner != new.owner
+            old.is_terminating != new.is_terminating || old.owner != new.owner
         }
         Delta::Deleted(..) => true,
     }

@@ -14,7 +14,7 @@ use super::kinds::Synced;
 use super::wiring::WiringError;
 use super::{Error, Manager};
 use crate::client::{self, Client};
-use crate::controller::{Action, Controller, End, Problem, Program, Reconciler};
+use crate::controller::{Action, Controller, End, Program, ReconcileError, Reconciler};
 use crate::leader_election::{self, Config, Elector, Leadership, Phase};
 use crate::object::{InternedStr, ObjectKey};
 use crate::shutdown::Shutdown;
@@ -38,7 +38,7 @@ pub struct Lease {
 
 /// Leadership of this process.
 #[derive(Clone, Default)]
-pub(super) struct Lead {
+pub(super) struct LeaderGate {
     /// `None` without an election: this process always leads.
     pub(super) leadership: Option<Leadership>,
 }
@@ -46,7 +46,7 @@ pub(super) struct Lead {
 /// The term in which a controller runs. A run begins when the stores show the writes of the last leader: a watch can
 /// lag or have died unnoticed, and a reconcile would then use an older spec than the last leader and revert its work.
 pub(super) struct Term {
-    lead: Lead,
+    lead: LeaderGate,
     /// Its number; 0 without an election, and [`NONE`] between two runs.
     number: AtomicU64,
     /// Ends the reconciles of a run.
@@ -84,8 +84,8 @@ impl Manager {
 // === impl Election ===
 
 impl Election {
-    pub(super) fn lead(&self) -> Lead {
-        Lead { leadership: self.0.as_ref().map(|(leadership, ..)| leadership.clone()) }
+    pub(super) fn lead(&self) -> LeaderGate {
+        LeaderGate { leadership: self.0.as_ref().map(|(leadership, ..)| leadership.clone()) }
     }
 
     /// Adds the election, which releases the lease after the last write.
@@ -134,9 +134,9 @@ impl Lease {
     }
 }
 
-// === impl Lead ===
+// === impl LeaderGate ===
 
-impl Lead {
+impl LeaderGate {
     /// Returns whether this process leads now, in this term.
     fn leads_in(&self, term: u64) -> bool {
         self.leadership.as_ref().is_none_or(|it| it.is_permitted() && it.term() == term)
@@ -179,7 +179,7 @@ impl Lead {
 // === impl Term ===
 
 impl Term {
-    pub(super) fn of(lead: Lead) -> Term {
+    pub(super) fn of(lead: LeaderGate) -> Term {
         Term { lead, number: AtomicU64::new(NONE), closes: Notify::new() }
     }
 
@@ -257,8 +257,8 @@ impl Term {
     /// not renewed in time, no reconcile begins, and a refused write is no failure.
     pub(super) async fn within(
         &self,
-        reconcile: impl Future<Output = Result<Action, Problem>>,
-    ) -> Result<Action, Problem> {
+        reconcile: impl Future<Output = Result<Action, ReconcileError>>,
+    ) -> Result<Action, ReconcileError> {
         let mut closes = pin!(self.closes.notified());
         closes.as_mut().enable();
         let term = self.number.load(Ordering::SeqCst);
@@ -305,7 +305,7 @@ mod tests {
     struct Slow(Arc<Term>, Log);
 
     impl Reconciler for Slow {
-        async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Problem> {
+        async fn reconcile(&self, key: &ObjectKey) -> Result<Action, ReconcileError> {
             let reconcile = async {
                 self.1.lock().push(format!("{} begins", key.name()));
                 sleep(MINUTE).await;
@@ -320,7 +320,7 @@ mod tests {
     fn controller() -> (Leadership, Log, Arc<Notify>, Shutdown) {
         let (leadership, log, listed) = (Leadership::of_tests(), Log::default(), Notify::new());
         let (listed, stop) = (Arc::new(listed), Shutdown::manual());
-        let term = Arc::new(Term::of(Lead { leadership: Some(leadership.clone()) }));
+        let term = Arc::new(Term::of(LeaderGate { leadership: Some(leadership.clone()) }));
         let reconciler = Slow(term.clone(), log.clone());
         let controller = Controller::new("test", reconciler, Options::default());
         let handle = controller.handle();
@@ -387,14 +387,14 @@ mod tests {
         assert_eq!(lines(&log, 2 * NOTICE).await, "a begins, b begins");
         leadership.permit_until(None);
         assert_eq!(lines(&log, MINUTE).await, "a ends, b ends");
-        let term = Term::of(Lead { leadership: Some(leadership.clone()) });
+        let term = Term::of(LeaderGate { leadership: Some(leadership.clone()) });
         term.number.store(leadership.term(), Ordering::SeqCst);
-        let refused = async { Err(Problem::transient("ErrTest", "refused")) };
+        let refused = async { Err(ReconcileError::transient("ErrTest", "refused")) };
         assert!(timeout(MINUTE, term.within(refused)).await.is_err(), "it has begun");
         leadership.permit_until(Some(Duration::MAX));
         let refused = async {
             leadership.permit_until(None);
-            Err(Problem::transient("ErrTest", "refused"))
+            Err(ReconcileError::transient("ErrTest", "refused"))
         };
         let (outcome, ()) = tokio::join!(term.within(refused), async {
             sleep(MINUTE).await;
@@ -409,7 +409,7 @@ mod tests {
     async fn a_controller_with_a_stuck_reconcile_begins_no_other_term() {
         struct Stuck(Mutex<std::sync::mpsc::Receiver<()>>, Arc<Notify>);
         impl Reconciler for Stuck {
-            async fn reconcile(&self, _: &ObjectKey) -> Result<Action, Problem> {
+            async fn reconcile(&self, _: &ObjectKey) -> Result<Action, ReconcileError> {
                 self.1.notify_one();
                 let _ = self.0.lock().recv();
                 Ok(Action::Done)
@@ -418,7 +418,7 @@ mod tests {
         let (release, released) = std::sync::mpsc::channel();
         let leadership = Leadership::of_tests();
         leadership.permit(true);
-        let term = Term::of(Lead { leadership: Some(leadership.clone()) });
+        let term = Term::of(LeaderGate { leadership: Some(leadership.clone()) });
         let begun = Arc::new(Notify::new());
         let stuck = Stuck(Mutex::new(released), begun.clone());
         let options = Options { drain: MOMENT, ..Options::default() };

@@ -18,8 +18,8 @@ use super::children::{Desired, EnsureOptions, failed, json_of, record};
 use super::compared::{Place, is_atomic_map, keys};
 use super::conflicts::{self, Owners};
 use crate::client::{self, Patch};
-use crate::controller::{Name, Problem};
-use crate::object::{Keep, ObjectKey, Resource, Uid};
+use crate::controller::{Name, ReconcileError};
+use crate::object::{MetadataFilter, ObjectKey, Resource, Uid};
 
 // === impl Context ===
 
@@ -33,14 +33,14 @@ impl<V: Resource> Context<V> {
         options: EnsureOptions<'_, C>,
         child: &C,
         is_applied: &mut bool,
-    ) -> Result<C, Problem> {
+    ) -> Result<C, ReconcileError> {
         let (client, key) = (self.client(), &desired.key);
         let mut only = desired.body.clone();
         only["metadata"]["uid"] = json!(child.uid()); // This one, not a namesake.
         let owned;
-        let is_shared = child.meta().shared || self.is_orphan(child);
+        let is_shared = child.meta().is_co_owned || self.is_orphan(child);
         let child = if !*is_applied && is_shared && !client.is_dry_run() {
-            owned = self.own_what_goes(desired, child, is_applied).await?;
+            owned = self.own_removed_fields(desired, child, is_applied).await?;
             owned.as_ref().unwrap_or(child)
         } else {
             child
@@ -52,9 +52,9 @@ impl<V: Resource> Context<V> {
         let applied = match apply().await {
             Err(error) if let Some(field) = immutable(&error) => {
                 let name = Name { kind: C::kind(), key: key.clone() };
-                Err(Problem::Immutable { name, field })
+                Err(ReconcileError::Immutable { name, field })
             }
-            Err(error) if may_be_hindered(&error) => {
+            Err(error) if may_be_a_conflict(&error) => {
                 match self.resolve_conflicts(desired, options, child, &error).await {
                     // A dry-run apply would start from the stored object, which still has the conflicting fields.
                     Ok(Some(resolved)) if client.is_dry_run() => return Ok(resolved),
@@ -65,7 +65,7 @@ impl<V: Resource> Context<V> {
                         failed::<C>("update", key, error)
                     }),
                     // The object would be invalid even without the conflicting fields, so the first error is returned.
-                    Err(problem) if !problem.api_error().is_some_and(may_be_hindered) => {
+                    Err(problem) if !problem.api_error().is_some_and(may_be_a_conflict) => {
                         Err(problem)
                     }
                     Ok(None) | Err(_) => Err(failed::<C>("update", key, error)),
@@ -82,12 +82,12 @@ impl<V: Resource> Context<V> {
 
     /// Makes this manager the only owner of the fields that it applied and no longer desires. Otherwise, the apply
     /// would keep them for their other owners. Changes only `managedFields`.
-    async fn own_what_goes<C: Resource + Serialize>(
+    async fn own_removed_fields<C: Resource + Serialize>(
         &self,
         desired: &Desired,
         child: &C,
         is_applied: &mut bool,
-    ) -> Result<Option<C>, Problem> {
+    ) -> Result<Option<C>, ReconcileError> {
         let (client, key) = (self.client(), &desired.key);
         let manager = &client.options().field_manager;
         let fields = client.read(&C::kind(), key).await;
@@ -95,19 +95,18 @@ impl<V: Resource> Context<V> {
         if fields.0["metadata"]["uid"] != json!(child.uid()) {
             return Ok(None);
         }
-        let at = C::Keep::APPLIED.replace('~', "~0").replace('/', "~1");
-        *is_applied = record(child, C::Keep::APPLIED).is_some()
+        let at = C::MetadataFilter::APPLIED.replace('~', "~0").replace('/', "~1");
+        *is_applied = record(child, C::MetadataFilter::APPLIED).is_some()
             && fields.applied_by(manager).is_some()
             && !fields.was_applied(manager, &format!("/metadata/annotations/{at}"));
         let mut operations = match fields.applied_by(manager) {
-            Some(applied) => fields.take_from_others(manager, &gone(applied, &desired.body)),
+            Some(applied) => fields.take_ownership(manager, &gone(applied, &desired.body)),
             // The owners were cleared, or the object was restored. The fields that the view shows count as applied by
             // this manager.
-            None if record(child, C::Keep::APPLIED).is_some() => {
+            None if record(child, C::MetadataFilter::APPLIED).is_some() => {
                 let claimed = fields.without_those_of_others(&json_of(child)?);
-                let mut operations =
-                    fields.take_from_others(manager, &gone(&claimed, &desired.body));
-                operations.push(fields.claim(manager, &C::kind().api_version(), &claimed));
+                let mut operations = fields.take_ownership(manager, &gone(&claimed, &desired.body));
+                operations.push(fields.own_all(manager, &C::kind().api_version(), &claimed));
                 operations
             }
             None => Vec::new(),
@@ -138,7 +137,7 @@ impl<V: Resource> Context<V> {
         options: EnsureOptions<'_, C>,
         child: &C,
         error: &client::Error,
-    ) -> Result<Option<C>, Problem> {
+    ) -> Result<Option<C>, ReconcileError> {
         let causes = match error {
             client::Error::Api { causes, .. } => causes.as_slice(),
             _ => &[],
@@ -168,7 +167,7 @@ impl<V: Resource> Context<V> {
         &self,
         child: &C,
         operations: Vec<Value>,
-    ) -> Result<Option<C>, Problem> {
+    ) -> Result<Option<C>, ReconcileError> {
         let version = json!(child.meta().version);
         self.patch_version(child.key(), child.uid(), &version, operations).await
     }
@@ -180,7 +179,7 @@ impl<V: Resource> Context<V> {
         uid: Uid,
         version: &Value,
         mut operations: Vec<Value>,
-    ) -> Result<Option<C>, Problem> {
+    ) -> Result<Option<C>, ReconcileError> {
         if operations.is_empty() {
             return Ok(None);
         }
@@ -210,7 +209,7 @@ fn immutable(error: &client::Error) -> Option<String> {
 /// Returns whether the API server may have refused the write because of other managers' fields. This excludes refusals
 /// by admission and those that pass. The API server returns 500 for two ports with the same node port (k8s.io/kubernetes,
 /// pkg/registry/core/service/storage).
-fn may_be_hindered(error: &client::Error) -> bool {
+fn may_be_a_conflict(error: &client::Error) -> bool {
     matches!(error.code(), Some(400 | 422 | 500))
         && !(error.is_denied() || error.is_unmergeable() || error.is_transient_refusal())
         && !error.to_string().contains("failed calling webhook")
@@ -293,7 +292,7 @@ impl ManagedFields {
     }
 
     /// Returns the JSON patch operation that records these fields as applied by `manager`.
-    fn claim(&self, manager: &str, api_version: &str, fields: &Value) -> Value {
+    fn own_all(&self, manager: &str, api_version: &str, fields: &Value) -> Value {
         let entry = json!({ "manager": manager, "operation": "Apply", "apiVersion": api_version,
             "fieldsType": "FieldsV1", "fieldsV1": fields });
         let (path, value) = match self.entries().next() {
@@ -304,7 +303,7 @@ impl ManagedFields {
     }
 
     /// Returns JSON patch operations that remove fields from all other entries. A patch of `manager` itself has one.
-    fn take_from_others(&self, manager: &str, taken: &Value) -> Vec<Value> {
+    fn take_ownership(&self, manager: &str, taken: &Value) -> Vec<Value> {
         let is_other = |entry: &Value| !is_of(manager, entry, "Apply") && is_of_object(entry);
         let others = self.entries().enumerate().filter(|(_, entry)| is_other(entry));
         let less = others.filter_map(|(at, entry)| {
@@ -506,12 +505,12 @@ mod tests {
         let read = fields(&json!([entry("Apply", &set), theirs]));
         let left = json!({ "f:spec": { "f:ports": { web: port }, "f:kind": {} } });
         assert_eq!(
-            read.take_from_others(MANAGER, &gone),
+            read.take_ownership(MANAGER, &gone),
             [
                 json!({ "op": "replace", "path": "/metadata/managedFields/1/fieldsV1", "value": left })
             ]
         );
-        assert!(read.take_from_others(MANAGER, &json!({ "f:spec": { "f:x": {} } })).is_empty());
+        assert!(read.take_ownership(MANAGER, &json!({ "f:spec": { "f:x": {} } })).is_empty());
     }
 
     #[test]
@@ -544,7 +543,7 @@ mod tests {
         if let client::Error::Api { message, .. } = &mut denied {
             *message = "ValidatingAdmissionPolicy 'p' denied request: not today".to_owned();
         }
-        assert!(!may_be_hindered(&denied) && conflict_if_test_failed(denied).is_invalid());
+        assert!(!may_be_a_conflict(&denied) && conflict_if_test_failed(denied).is_invalid());
     }
 
     #[test]
@@ -557,7 +556,7 @@ mod tests {
         let all = json!([entry("Update", &ports), theirs, status, entry("Update", &ports)]);
         let read = fields(&all);
         assert!(!read.was_applied(MANAGER, "/spec/ports"));
-        let taken = read.take_from_others(MANAGER, &ports);
+        let taken = read.take_ownership(MANAGER, &ports);
         let at = |operation: &Value| operation["path"].as_str().unwrap().to_owned();
         let paths: Vec<String> = taken.iter().map(at).collect();
         let path = |at: usize| format!("/metadata/managedFields/{at}/fieldsV1");

@@ -10,7 +10,7 @@
 //! - Shutdown follows the order of a [`Program`]: controllers first, then Events and the lease, then the informers.
 //!
 //! ```no_run
-//! # use controller_machinery::controller::{Action, Problem};
+//! # use controller_machinery::controller::{Action, ReconcileError};
 //! # use controller_machinery::identity::Identity;
 //! # use controller_machinery::manager::{Context, Manager};
 //! # use controller_machinery::object::{Kind, Meta};
@@ -21,7 +21,7 @@
 //! }
 //! controller_machinery::view!(Namespace: Kind::cluster_scoped("", "v1", "Namespace", "namespaces"));
 //!
-//! async fn reconcile(namespace: Arc<Namespace>, _: Context<Namespace>) -> Result<Action, Problem> {
+//! async fn reconcile(namespace: Arc<Namespace>, _: Context<Namespace>) -> Result<Action, ReconcileError> {
 //!     println!("{}", namespace.metadata.key);
 //!     Ok(Action::Done)
 //! }
@@ -71,7 +71,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use handlers::Filters;
 use kinds::{Declarations, Informers};
-use leading::Lead;
+use leading::LeaderGate;
 
 use crate::client::{self, Client};
 use crate::controller::{Options, Program, ProgramError};
@@ -147,7 +147,7 @@ struct Shared {
     namespaces: Vec<InternedStr>,
     /// Options of all controllers.
     options: Options,
-    lead: Lead,
+    lead: LeaderGate,
     observed: observed::Observed,
 }
 

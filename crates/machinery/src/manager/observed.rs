@@ -7,7 +7,7 @@ use super::serve::Serve;
 use super::{Manager, Shared};
 use crate::informer::Informer;
 use crate::leader_election::{Leadership, Phase};
-use crate::metrics::{Checks, Metrics};
+use crate::metrics::{HealthChecks, Metrics};
 use crate::object::Resource;
 use crate::reflector::State;
 
@@ -15,7 +15,7 @@ use crate::reflector::State;
 #[derive(Default)]
 pub(super) struct Observed {
     pub(super) metrics: Option<Arc<Metrics>>,
-    pub(super) ready: Checks,
+    pub(super) ready: HealthChecks,
     #[cfg(feature = "metrics")]
     pub(super) serve: Option<Serve>,
 }
@@ -32,7 +32,7 @@ impl Manager {
 
     /// Adds readiness checks to `ready`: each informer is live, and the holder of the lease is known. A standby is
     /// ready, because it can take over at once.
-    pub fn readiness(mut self, ready: Checks) -> Manager {
+    pub fn readiness(mut self, ready: HealthChecks) -> Manager {
         self.observed.ready = ready;
         self
     }

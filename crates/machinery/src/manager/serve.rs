@@ -16,7 +16,9 @@ use super::observed::Observed;
 use super::{Error, Manager};
 use crate::client::Client;
 use crate::controller::Program;
-use crate::metrics::{Access, Build, Checks, Limits, Metrics, Reviews, Routes, Server, Tls};
+use crate::metrics::{
+    Authorizer, Build, DelegatedAuthorizer, HealthChecks, Limits, Metrics, Routes, Server, Tls,
+};
 
 /// The servers of a program: `/healthz` and `/readyz`, and `/metrics`.
 #[derive(Debug, Clone)]
@@ -75,7 +77,7 @@ impl Serve {
         observed: &Observed,
     ) -> Result<Program, Error> {
         if let Some(address) = self.health {
-            let health = Checks::default();
+            let health = HealthChecks::default();
             health.add("ping", || Ok(String::new()));
             let routes =
                 Routes { health: Some(health), ready: Some(observed.ready.clone()), metrics: None };
@@ -83,13 +85,18 @@ impl Serve {
         }
         if let Some((address, metrics)) = self.metrics.zip(observed.metrics.clone()) {
             let (tls, access) = match (self.is_secure, &self.certificate) {
-                (false, _) => (None, Access::Open),
+                (false, _) => (None, Authorizer::Open),
                 (true, certificate) => {
                     let tls = match certificate {
                         Some((certificate, key)) => Tls::load(certificate, key)?,
                         None => Tls::self_signed()?,
                     };
-                    (Some(tls), Access::Reviews(Arc::new(Reviews::new(connect()))))
+                    (
+                        Some(tls),
+                        Authorizer::DelegatedAuthorizer(Arc::new(DelegatedAuthorizer::new(
+                            connect(),
+                        ))),
+                    )
                 }
             };
             let routes = Routes { metrics: Some((metrics, access)), ..Routes::default() };

@@ -13,7 +13,7 @@ use super::Context;
 use super::children::{failed, json_of};
 use super::compared::{form, hash, is_equal, remove_nulls};
 use crate::client::{self, Patch};
-use crate::controller::Problem;
+use crate::controller::ReconcileError;
 use crate::object::Resource;
 
 /// The subject of writes of the status.
@@ -29,20 +29,20 @@ impl<V: Resource> Context<V> {
     /// and no fields of other controllers except complete [`Condition`](super::Condition)s.
     ///
     /// ```
-    /// # use controller_machinery::{controller::Problem, manager::Context, object::Typed};
+    /// # use controller_machinery::{controller::ReconcileError, manager::Context, object::Typed};
     /// # use {k8s_openapi::api::core::v1::ConfigMap, serde_json::json};
-    /// # async fn example(cx: Context<Typed<ConfigMap>>) -> Result<(), Problem> {
+    /// # async fn example(cx: Context<Typed<ConfigMap>>) -> Result<(), ReconcileError> {
     /// cx.patch_status(json!({"readyReplicas": 2})).await?;
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors
     /// - A conflict if the object has changed since this reconcile read it. The next reconcile sees the change.
-    /// - [`Problem::Contested`] if another program keeps writing a different status for the same spec.
+    /// - [`ReconcileError::Contested`] if another program keeps writing a different status for the same spec.
     /// - `ErrNoStatusSubresource` if the CustomResourceDefinition lacks `subresources.status`.
     /// - `ErrWiring` if `status` is an object with metadata instead of its status.
     /// - All errors of a write.
-    pub async fn patch_status(&self, status: impl Serialize) -> Result<(), Problem>
+    pub async fn patch_status(&self, status: impl Serialize) -> Result<(), ReconcileError>
     where
         V: Serialize,
     {
@@ -52,9 +52,9 @@ impl<V: Resource> Context<V> {
         let observed = status_of(&*object)?;
         if contains_status(&status, &observed) {
             let what = "patch_status takes what is in `status`, not an object with that field: leave out `status`";
-            return Err(Problem::terminal("ErrWiring", what));
+            return Err(ReconcileError::terminal("ErrWiring", what));
         }
-        if is_same(&status, &observed, controller.declared.conditions)
+        if is_same(&status, &observed, &controller.declared.conditions)
             || controller.accepts(self.key(), form(&status, &observed))
         {
             return Ok(());
@@ -62,14 +62,14 @@ impl<V: Resource> Context<V> {
         let (key, subject, generation) =
             (self.key(), (object.uid(), STATUS), object.meta().generation);
         let digest =
-            |observed: &Value| (hash(&own(observed, controller.declared.conditions)), generation);
+            |observed: &Value| (hash(&own(observed, &controller.declared.conditions)), generation);
         let is_undone = controller.statuses.is_overwritten(object.uid(), || digest(&observed), now);
         if is_undone && let Some(wait) = controller.throttle.wait(subject, 0, now) {
-            return Err(Problem::contested::<V>(key, Some("status".to_owned()), wait));
+            return Err(ReconcileError::contested::<V>(key, Some("status".to_owned()), wait));
         }
         let body = json!({
             "metadata": { "resourceVersion": object.meta().version },
-            "status": patch(&status, &observed, controller.declared.conditions),
+            "status": patch(&status, &observed, &controller.declared.conditions),
         });
         let written = match self.client().patch_status::<V>(key, &Patch::Merge(&body)).await {
             Err(error) if error.is_not_found() => return Err(self.no_status(error).await),
@@ -77,7 +77,7 @@ impl<V: Resource> Context<V> {
         };
         // A schema changes the same status in the same way each time.
         let observed = status_of(&written)?;
-        let other = !is_same(&status, &observed, controller.declared.conditions);
+        let other = !is_same(&status, &observed, &controller.declared.conditions);
         controller.accept(key, other.then(|| form(&status, &observed)));
         if is_undone {
             controller.throttle.wrote(subject, 0, now);
@@ -90,7 +90,7 @@ impl<V: Resource> Context<V> {
 
 impl<V: Resource> Context<V> {
     /// Returns the problem behind a 404: without the subresource, the response is the same as for a deleted object.
-    async fn no_status(&self, error: client::Error) -> Problem {
+    async fn no_status(&self, error: client::Error) -> ReconcileError {
         match self.client().find::<V>(self.key()).await {
             Ok(Some(live)) if live.uid() == self.object.uid() => {
                 let what = format!(
@@ -98,7 +98,7 @@ impl<V: Resource> Context<V> {
                      CustomResourceDefinition",
                     V::kind().resource()
                 );
-                Problem::forbidden("ErrNoStatusSubresource", what)
+                ReconcileError::forbidden("ErrNoStatusSubresource", what)
             }
             _ => failed::<V>("update the status of", self.key(), error),
         }
@@ -113,7 +113,7 @@ fn contains_status(status: &Value, observed: &Value) -> bool {
         && observed["status"].is_null()
 }
 
-fn status_of<V: Resource + Serialize>(object: &V) -> Result<Value, Problem> {
+fn status_of<V: Resource + Serialize>(object: &V) -> Result<Value, ReconcileError> {
     Ok(json_of(object)?["status"].take())
 }
 

@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 
 use self::server::Server;
 use super::*;
-use crate::controller::{Action, Class, Problem};
-use crate::object::{Keep, Kind, Meta, Nothing, ObjectKey, Typed};
+use crate::controller::{Action, ErrorClass, ReconcileError};
+use crate::object::{Kind, Meta, MetadataFilter, NoLabels, ObjectKey, Typed};
 use crate::store::{Delta, Index};
 use tokio::time::{Instant, sleep};
 
@@ -60,7 +60,7 @@ crate::view!(Child: Kind::namespaced("example.com", "v1", "Child", "children"));
 crate::view!(Secret: Kind::namespaced("", "v1", "Secret", "secrets"));
 crate::view!(Node: Kind::cluster_scoped("", "v1", "Node", "nodes"));
 
-async fn nothing(_: Arc<Site>, _: Context<Site>) -> Result<Action, Problem> {
+async fn nothing(_: Arc<Site>, _: Context<Site>) -> Result<Action, ReconcileError> {
     Ok(Action::Done)
 }
 
@@ -88,7 +88,7 @@ async fn all_wiring_faults_are_reported_at_once_with_their_fixes() {
     let manager = manager
         .controller::<Secret>()
         .finalizer("clean", |_, _| async { Ok(()) })
-        .reconcile(|_, _| async { Ok::<_, Problem>(Action::Done) });
+        .reconcile(|_, _| async { Ok::<_, ReconcileError>(Action::Done) });
     let why = refused(manager).await;
     for fault in [
         "two controllers are named site: give one of them another name with `.named(\"…\")`",
@@ -137,7 +137,7 @@ async fn metadata_only_is_refused_for_types_that_decode_complete_objects() {
 
 #[tokio::test]
 async fn two_views_of_an_owner_share_the_index_of_owned_objects() {
-    async fn names(_: Arc<SiteName>, _: Context<SiteName>) -> Result<Action, Problem> {
+    async fn names(_: Arc<SiteName>, _: Context<SiteName>) -> Result<Action, ReconcileError> {
         Ok(Action::Done)
     }
     let manager = Manager::new("test").controller::<Site>().owns::<Child>().reconcile(nothing);
@@ -157,7 +157,7 @@ async fn a_change_of_an_informer_that_no_controller_reads_is_refused() {
 async fn two_views_of_a_kind_have_one_series_and_two_checks() {
     let build = crate::metrics::Build { version: "1", revision: "a" };
     let metrics = crate::metrics::Metrics::new(&"test".into(), &build);
-    let ready = crate::metrics::Checks::default();
+    let ready = crate::metrics::HealthChecks::default();
     let manager = Manager::new("test").metrics(metrics.clone()).readiness(ready.clone());
     let manager = manager.controller::<Site>().reads::<SiteName>().reconcile(nothing);
     let connect = |options| Server::default().client(options);
@@ -192,14 +192,14 @@ async fn reading_an_undeclared_view_fails_and_names_the_missing_line() {
             sender.send((problem.class(), problem.to_string())).unwrap();
             let problem = cx.prune::<Child>(|_| true).await.unwrap_err();
             sender.send((problem.class(), problem.to_string())).unwrap();
-            Ok::<_, Problem>(Action::Done)
+            Ok::<_, ReconcileError>(Action::Done)
         }
     });
     server
         .run(manager, async move {
             let (class, text) = problems.recv().await.unwrap();
             assert!(text.contains("add `.reads::<Secret>()`"), "{text}");
-            assert_eq!(class, Class::Terminal);
+            assert_eq!(class, ErrorClass::Terminal);
             let (_, text) = problems.recv().await.unwrap();
             assert!(text.contains("add `.owns::<Child>()`"), "{text}");
         })
@@ -213,7 +213,7 @@ async fn metrics_count_reconciles_and_read_the_queue() {
     let (sender, mut begun) = tokio::sync::mpsc::unbounded_channel();
     let reconcile = move |_, _| {
         sender.send(()).unwrap();
-        async { Ok::<_, Problem>(Action::Done) }
+        async { Ok::<_, ReconcileError>(Action::Done) }
     };
     let build = crate::metrics::Build { version: "1", revision: "a" };
     let metrics = crate::metrics::Metrics::new(&"test".into(), &build);
@@ -243,7 +243,7 @@ async fn two_controllers_share_one_informer_and_referring_objects_are_enqueued()
     let other = sender.clone();
     let manager = Manager::new("test")
         .controller::<Site>()
-        .refers::<Secret>(|site| {
+        .references::<Secret>(|site| {
             site.spec["secret"]
                 .as_str()
                 .map(|name| site.metadata.key.sibling(name))
@@ -252,11 +252,11 @@ async fn two_controllers_share_one_informer_and_referring_objects_are_enqueued()
         })
         .reconcile(move |_, cx| {
             sender.send(cx.key().name().to_string()).unwrap();
-            async { Ok::<_, Problem>(Action::Done) }
+            async { Ok::<_, ReconcileError>(Action::Done) }
         });
     let manager = manager.controller::<Site>().named("second").reconcile(move |_, _| {
         drop(other.send("second".to_owned()));
-        async { Ok::<_, Problem>(Action::Done) }
+        async { Ok::<_, ReconcileError>(Action::Done) }
     });
     let seen = server.clone();
     server
@@ -290,7 +290,7 @@ async fn another_controllers_status_does_not_enqueue_a_filtering_controller() {
         .filter::<Site>(informer::predicate::generation_changed)
         .reconcile(move |site, _| {
             sender.send((site.metadata.generation, site.status.clone())).unwrap();
-            async { Ok::<_, Problem>(Action::Done) }
+            async { Ok::<_, ReconcileError>(Action::Done) }
         });
     let seen = server.clone();
     server
@@ -331,20 +331,23 @@ async fn a_finalizer_exists_from_the_first_reconcile_until_a_cleanup_succeeds() 
     server.put(path, json!({"metadata": {"finalizers": ["other.org/x"]}}));
     let (sender, mut steps) = tokio::sync::mpsc::unbounded_channel();
     let (cleaned, failures, at) = (sender.clone(), Arc::new(Mutex::new(2)), server.clone());
-    let manager = Manager::new("test")
-        .controller::<Site>()
-        .finalizer("example.com/site", move |_, _| {
-            let mut left = failures.lock();
-            *left -= 1;
-            let fails = *left >= 0;
-            let has = &at.get(path)["metadata"]["finalizers"];
-            cleaned.send(format!("{} {has}", if fails { "fails" } else { "cleans" })).unwrap();
-            async move { if fails { Err(Problem::transient("ErrAway", "away")) } else { Ok(()) } }
-        })
-        .reconcile(move |site, _| {
-            sender.send(format!("{:?}", site.metadata.finalizers)).unwrap();
-            async { Ok::<_, Problem>(Action::Done) }
-        });
+    let manager =
+        Manager::new("test")
+            .controller::<Site>()
+            .finalizer("example.com/site", move |_, _| {
+                let mut left = failures.lock();
+                *left -= 1;
+                let fails = *left >= 0;
+                let has = &at.get(path)["metadata"]["finalizers"];
+                cleaned.send(format!("{} {has}", if fails { "fails" } else { "cleans" })).unwrap();
+                async move {
+                    if fails { Err(ReconcileError::transient("ErrAway", "away")) } else { Ok(()) }
+                }
+            })
+            .reconcile(move |site, _| {
+                sender.send(format!("{:?}", site.metadata.finalizers)).unwrap();
+                async { Ok::<_, ReconcileError>(Action::Done) }
+            });
     let seen = server.clone();
     server
         .run(manager, async move {
@@ -390,7 +393,7 @@ async fn a_reconcile_adds_its_finalizer_and_writes_the_status_after_it() {
                 cx.add_finalizer("example.com/site").await?;
                 cx.patch_status(json!({"pods": 1})).await?;
                 let _ = sender.send("reconciled");
-                Ok::<_, Problem>(Action::Done)
+                Ok::<_, ReconcileError>(Action::Done)
             }
         });
     let seen = server.clone();
@@ -530,7 +533,7 @@ async fn a_finalizer_that_nothing_would_remove_is_not_added() {
     let server = Server::default();
     let cx = context(&server);
     let problem = cx.add_finalizer("example.com/sites").await.unwrap_err();
-    assert_eq!((problem.class(), problem.reason()), (Class::Terminal, Some("ErrWiring")));
+    assert_eq!((problem.class(), problem.reason()), (ErrorClass::Terminal, Some("ErrWiring")));
     assert!(problem.to_string().contains(".cleanup(\"example.com/sites\", …)"), "{problem}");
     assert!(server.writes().is_empty());
 }
@@ -547,7 +550,7 @@ async fn a_lasting_problem_is_published_once_and_again_after_a_success() {
         async move {
             match reason {
                 "" => Ok(Action::RequeueAfter(events::AGAIN)),
-                reason => Err(Problem::forbidden(reason, "it stays like that")),
+                reason => Err(ReconcileError::forbidden(reason, "it stays like that")),
             }
         }
     });
@@ -662,7 +665,7 @@ async fn an_object_is_ensured_only_with_its_name_owner_and_record() {
     let owner = "/metadata/ownerReferences/0";
     assert!(!is_ensured(&format!("{owner}/uid"), json!("00000000-0000-4000-8000-0000000000ff")));
     assert!(!is_ensured(&format!("{owner}/blockOwnerDeletion"), json!(false)));
-    let record = Nothing::APPLIED.replace('/', "~1");
+    let record = NoLabels::APPLIED.replace('/', "~1");
     assert!(!is_ensured(&format!("/metadata/annotations/{record}"), json!("site/0")));
 }
 
@@ -706,8 +709,8 @@ async fn a_terminating_object_or_one_of_a_former_owner_is_awaited_silently() {
         shows(&cx, &server);
         let writes = server.writes().len();
         let awaiting = cx.ensure::<Child>(size.clone()).await.unwrap_err();
-        assert!(matches!(awaiting, Problem::Terminating(_)), "{awaiting}");
-        assert_eq!((awaiting.class(), awaiting.reason()), (Class::Waiting, None));
+        assert!(matches!(awaiting, ReconcileError::Terminating(_)), "{awaiting}");
+        assert_eq!((awaiting.class(), awaiting.reason()), (ErrorClass::Waiting, None));
         assert_eq!(server.writes().len(), writes);
     }
 }
@@ -745,7 +748,7 @@ async fn a_second_installation_with_other_settings_is_found_by_its_record() {
     for _ in 0..5 {
         ensure(1).await.unwrap();
         let mut theirs = server.get(CHILD);
-        theirs["metadata"]["annotations"][<Nothing as Keep>::APPLIED] =
+        theirs["metadata"]["annotations"][<NoLabels as MetadataFilter>::APPLIED] =
             json!("foo/0123456789abcdef");
         theirs["spec"]["size"] = json!(2);
         server.put(CHILD, theirs);
@@ -753,12 +756,15 @@ async fn a_second_installation_with_other_settings_is_found_by_its_record() {
     }
     ensure(1).await.unwrap();
     let mut theirs = server.get(CHILD);
-    theirs["metadata"]["annotations"][<Nothing as Keep>::APPLIED] = json!("foo/0123456789abcdef");
+    theirs["metadata"]["annotations"][<NoLabels as MetadataFilter>::APPLIED] =
+        json!("foo/0123456789abcdef");
     server.put(CHILD, theirs);
     shows(&cx, &server);
     let contested = ensure(1).await.unwrap_err();
-    let Problem::Contested { field: Some(field), .. } = &contested else { panic!("{contested:?}") };
-    assert_eq!(*field, format!("metadata.annotations.{}", <Nothing as Keep>::APPLIED));
+    let ReconcileError::Contested { field: Some(field), .. } = &contested else {
+        panic!("{contested:?}")
+    };
+    assert_eq!(*field, format!("metadata.annotations.{}", <NoLabels as MetadataFilter>::APPLIED));
 }
 
 #[tokio::test(start_paused = true)]
@@ -773,7 +779,7 @@ async fn an_object_deleted_each_time_is_created_few_times_a_minute() {
         cx.store::<Child>().unwrap().apply_delete(&child.metadata.key, child.metadata.uid);
     }
     let contested = ensure().await.unwrap_err();
-    assert!(matches!(contested, Problem::Contested { field: None, .. }), "{contested:?}");
+    assert!(matches!(contested, ReconcileError::Contested { field: None, .. }), "{contested:?}");
     assert!(server.find(CHILD).is_none());
     tokio::time::advance(Duration::from_secs(60)).await;
     ensure().await.unwrap();
@@ -857,7 +863,7 @@ async fn an_owned_object_needs_a_name_and_the_namespace_of_its_owner() {
     let (site, node) = (context(&server), context_of_node(&server));
     let unusable = async |metadata: Value| {
         let problem = site.ensure::<Child>(json!({"metadata": metadata})).await.unwrap_err();
-        assert_eq!((problem.class(), problem.reason()), (Class::Terminal, Some("ErrUnnamed")));
+        assert_eq!((problem.class(), problem.reason()), (ErrorClass::Terminal, Some("ErrUnnamed")));
         problem.to_string()
     };
     let why = unusable(json!({"name": "x", "namespace": "other"})).await;
@@ -881,7 +887,10 @@ async fn a_missing_namespace_is_reported_to_the_user() {
     server.has_no("ns");
     let child = json!({"metadata": {"name": "x", "namespace": "ns"}});
     let problem = node.ensure::<Child>(child).await.unwrap_err();
-    assert_eq!((problem.class(), problem.reason()), (Class::Forbidden, Some("ErrNoNamespace")));
+    assert_eq!(
+        (problem.class(), problem.reason()),
+        (ErrorClass::Forbidden, Some("ErrNoNamespace"))
+    );
     assert_eq!(problem.to_string(), "the namespace of Child ns/x does not exist: create it");
 }
 
@@ -893,11 +902,11 @@ async fn a_missing_status_subresource_is_reported_to_the_user() {
     let problem = cx.patch_status(json!({"pods": 0})).await.unwrap_err();
     assert_eq!(
         (problem.class(), problem.reason()),
-        (Class::Forbidden, Some("ErrNoStatusSubresource"))
+        (ErrorClass::Forbidden, Some("ErrNoStatusSubresource"))
     );
     server.remove(SITE);
     let gone = cx.patch_status(json!({"pods": 0})).await.unwrap_err();
-    assert_eq!((gone.class(), gone.reason()), (Class::Conflict, None));
+    assert_eq!((gone.class(), gone.reason()), (ErrorClass::Conflict, None));
 }
 
 #[tokio::test]
@@ -960,7 +969,7 @@ async fn conflicting_fields_of_other_managers_are_removed() {
     server.refuse(|child| child["spec"]["size"] == 4);
     let before = server.get(CHILD);
     for _ in 0..10 {
-        assert_eq!(ensure(4).await.unwrap_err().class(), Class::Forbidden, "no fight");
+        assert_eq!(ensure(4).await.unwrap_err().class(), ErrorClass::Forbidden, "no fight");
     }
     assert_eq!(server.get(CHILD), before);
     // A zone is not refused, and goes all the same.
@@ -1012,7 +1021,7 @@ async fn an_overwritten_status_is_written_few_times_a_minute() {
         overwrite().patch_status(json!({"pods": pods})).await.unwrap();
     }
     let contested = overwrite().patch_status(json!({"pods": 7})).await.unwrap_err();
-    assert!(matches!(contested, Problem::Contested { .. }), "{contested:?}");
+    assert!(matches!(contested, ReconcileError::Contested { .. }), "{contested:?}");
     // A status of a new generation undoes nothing.
     let mut site = server.get(SITE);
     site["metadata"]["generation"] = json!(2);
@@ -1030,7 +1039,7 @@ async fn an_apply_meant_for_a_namesake_is_a_conflict() {
     other["metadata"]["uid"] = json!(null);
     server.put(CHILD, other);
     let late = cx.ensure::<Child>(desired(&json!({"size": 2}))).await.unwrap_err();
-    assert_eq!((late.class(), late.reason()), (Class::Conflict, None), "{late}");
+    assert_eq!((late.class(), late.reason()), (ErrorClass::Conflict, None), "{late}");
 }
 
 #[tokio::test]
@@ -1041,11 +1050,11 @@ async fn nothing_is_recreated_for_a_deleted_owner() {
     cx.controller.parts.lost_children.lock().insert(cx.key().clone());
     let owner = server.get(SITE);
     server.remove(SITE);
-    assert!(matches!(create().await.unwrap_err(), Problem::Terminating(_)));
+    assert!(matches!(create().await.unwrap_err(), ReconcileError::Terminating(_)));
     let mut namesake = owner.clone();
     namesake["metadata"]["uid"] = json!(null);
     server.put(SITE, namesake);
-    assert!(matches!(create().await.unwrap_err(), Problem::Terminating(_)));
+    assert!(matches!(create().await.unwrap_err(), ReconcileError::Terminating(_)));
     assert!(server.writes().is_empty(), "{:?}", server.writes());
     server.put(SITE, owner);
     create().await.unwrap();
@@ -1071,7 +1080,10 @@ async fn an_unowned_object_is_not_changed_even_if_the_store_lacks_it() {
     let cx = context(&server);
     let before = server.put(CHILD, json!({"spec": {"size": 7}}));
     let problem = cx.ensure::<Child>(desired(&json!({"size": 1}))).await.unwrap_err();
-    assert_eq!((problem.reason(), problem.class()), (Some("ErrResourceExists"), Class::Waiting));
+    assert_eq!(
+        (problem.reason(), problem.class()),
+        (Some("ErrResourceExists"), ErrorClass::Waiting)
+    );
     assert_eq!(problem.to_string(), "Child ns/x already exists and is not managed by Site");
     assert_eq!(server.get(CHILD), before);
     let again = cx.ensure::<Child>(desired(&json!({"size": 1}))).await.unwrap_err();
@@ -1096,7 +1108,7 @@ async fn an_unwatched_object_is_reported_and_a_relabelled_one_is_restored() {
             async move {
                 let child = json!({"metadata": {"name": "x", "labels": labels}});
                 let ensured = cx.ensure::<Child>(child).await;
-                found.lock().extend(ensured.as_ref().err().map(Problem::to_string));
+                found.lock().extend(ensured.as_ref().err().map(ReconcileError::to_string));
                 ensured.map(|_| Action::Done)
             }
         });
@@ -1147,9 +1159,15 @@ async fn a_known_uncontrolled_object_is_adopted() {
     let owners = server.get(CHILD)["metadata"]["ownerReferences"].clone();
     has(&cx, &server, "ownerReferences", Value::Null);
     let taken = cx.ensure::<Child>(wanted()).await.unwrap_err();
-    assert!(matches!(taken, Problem::NotOwned { .. }), "nothing says that it is known: {taken}");
+    assert!(
+        matches!(taken, ReconcileError::NotOwned { .. }),
+        "nothing says that it is known: {taken}"
+    );
     let unknown = EnsureOptions::default().adopt(&|_: &Child| false);
-    assert!(matches!(cx.ensure_with(wanted(), unknown).await, Err(Problem::NotOwned { .. })));
+    assert!(matches!(
+        cx.ensure_with(wanted(), unknown).await,
+        Err(ReconcileError::NotOwned { .. })
+    ));
     assert_eq!(server.writes().len(), 1);
     let there = cx.get::<Child>(&made.metadata.key).unwrap().unwrap();
     assert!(!cx.is_ensured(wanted(), options(), &*there).unwrap());
@@ -1177,18 +1195,18 @@ async fn an_owned_unrecorded_or_terminating_object_is_not_adopted() {
     let other = json!([{"apiVersion": "example.com/v1", "kind": "Other", "name": "a",
         "uid": "00000000-0000-4000-8000-00000000000f", "controller": true}]);
     has(&cx, &server, "ownerReferences", other);
-    assert!(matches!(ensure().await, Problem::NotOwned { .. }));
+    assert!(matches!(ensure().await, ReconcileError::NotOwned { .. }));
     has(&cx, &server, "ownerReferences", Value::Null);
     has(&cx, &server, "deletionTimestamp", json!("2026-01-01T00:00:00Z"));
-    assert!(matches!(ensure().await, Problem::Terminating(_)));
+    assert!(matches!(ensure().await, ReconcileError::Terminating(_)));
     has(&cx, &server, "deletionTimestamp", Value::Null);
     // The object is being deleted, and leaves its children behind.
     let mut site = server.get(SITE);
     site["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     server.put(SITE, site);
-    assert!(matches!(ensure().await, Problem::Terminating(_)));
+    assert!(matches!(ensure().await, ReconcileError::Terminating(_)));
     has(&cx, &server, "annotations", Value::Null);
-    assert!(matches!(ensure().await, Problem::NotOwned { .. }));
+    assert!(matches!(ensure().await, ReconcileError::NotOwned { .. }));
     assert_eq!(server.writes().len(), 1);
 }
 
@@ -1259,7 +1277,7 @@ async fn no_filter_hides_that_an_object_is_being_deleted() {
     });
     let manager = manager.reconcile(move |_, _| {
         reconciled.send("reconciled").unwrap();
-        async { Ok::<_, Problem>(Action::Done) }
+        async { Ok::<_, ReconcileError>(Action::Done) }
     });
     let deleting = server.clone();
     server
@@ -1282,7 +1300,7 @@ async fn an_unlistable_namespace_does_not_delay_cluster_scoped_objects() {
     let manager = Manager::new("test").namespaces(["a", "b"]).controller::<Node>();
     let manager = manager.owns::<Child>().reconcile(move |_, _| {
         sender.send(()).unwrap();
-        async { Ok::<_, Problem>(Action::Done) }
+        async { Ok::<_, ReconcileError>(Action::Done) }
     });
     server.run(manager, async move { passes.recv().await.unwrap() }).await;
 }
@@ -1296,7 +1314,7 @@ async fn after_a_panic_of_a_mapping_all_objects_are_reconciled() {
     let manager = manager.watches::<Secret>(|_| panic!("as the test wants it"));
     let manager = manager.reconcile(move |_, _| {
         sender.send(()).unwrap();
-        async { Ok::<_, Problem>(Action::Done) }
+        async { Ok::<_, ReconcileError>(Action::Done) }
     });
     let changing = server.clone();
     server
@@ -1340,5 +1358,5 @@ async fn a_different_status_is_patched_if_the_object_is_unchanged() {
     assert_eq!(server.writes().len(), 2);
     // `cx` was read before that write.
     let late = cx.patch_status(json!({"pods": 2})).await.unwrap_err();
-    assert_eq!(late.class(), Class::Conflict);
+    assert_eq!(late.class(), ErrorClass::Conflict);
 }

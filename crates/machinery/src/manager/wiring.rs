@@ -3,7 +3,7 @@
 use std::any::type_name;
 
 use crate::informer::BuildError;
-use crate::object::forever;
+use crate::object::leak;
 
 /// A wiring fault. Its text names the controller, and the line to add or to change.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -22,7 +22,7 @@ pub(super) fn view<V>() -> &'static str {
     let last = |path: &'static str| path.rsplit("::").next().unwrap_or(path);
     match path.strip_suffix('>').and_then(|path| path.split_once('<')) {
         None => last(path),
-        Some((outer, inner)) => forever(&format!("{}<{}>", last(outer), last(inner))),
+        Some((outer, inner)) => leak(format!("{}<{}>", last(outer), last(inner))),
     }
 }
 

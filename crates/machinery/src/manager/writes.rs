@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::Context;
 use super::children::{failed, json_of};
 use crate::client::{Deletion, Error, Patch, Preconditions, PropagationPolicy, Scope};
-use crate::controller::Problem;
+use crate::controller::ReconcileError;
 use crate::object::{Kind, ObjectKey, Resource, ResourceVersion, Uid};
 use crate::store::Store;
 
@@ -29,7 +29,10 @@ impl<V: Resource> Context<V> {
     ///
     /// # Errors
     /// A conflict if the name is taken; all errors of a write.
-    pub async fn create<C: Resource>(&self, object: impl Serialize) -> Result<Arc<C>, Problem> {
+    pub async fn create<C: Resource>(
+        &self,
+        object: impl Serialize,
+    ) -> Result<Arc<C>, ReconcileError> {
         let (key, body) = self.body::<C>(&object)?;
         self.write("create", &key, self.client().create::<C>(&key, &body)).await
     }
@@ -40,7 +43,10 @@ impl<V: Resource> Context<V> {
     ///
     /// # Errors
     /// All errors of a write.
-    pub async fn apply<C: Resource>(&self, object: impl Serialize) -> Result<Arc<C>, Problem> {
+    pub async fn apply<C: Resource>(
+        &self,
+        object: impl Serialize,
+    ) -> Result<Arc<C>, ReconcileError> {
         let (key, body) = self.body::<C>(&object)?;
         self.write("apply", &key, self.client().patch::<C>(&key, &Patch::Apply(&body))).await
     }
@@ -49,12 +55,12 @@ impl<V: Resource> Context<V> {
     ///
     /// # Errors
     /// A refusal if another manager owns one of the fields with another value
-    /// ([`Error::conflicting_fields`](crate::client::Error::conflicting_fields) of [`Problem::api_error`]); all errors
+    /// ([`Error::conflicting_fields`](crate::client::Error::conflicting_fields) of [`ReconcileError::api_error`]); all errors
     /// of a write.
     pub async fn apply_unforced<C: Resource>(
         &self,
         object: impl Serialize,
-    ) -> Result<Arc<C>, Problem> {
+    ) -> Result<Arc<C>, ReconcileError> {
         let (key, body) = self.body::<C>(&object)?;
         self.write("apply", &key, self.client().apply_unforced::<C>(&key, &body)).await
     }
@@ -64,7 +70,10 @@ impl<V: Resource> Context<V> {
     ///
     /// # Errors
     /// A conflict if the object does not exist or has changed; all errors of a write.
-    pub async fn update<C: Resource>(&self, object: impl Serialize) -> Result<Arc<C>, Problem> {
+    pub async fn update<C: Resource>(
+        &self,
+        object: impl Serialize,
+    ) -> Result<Arc<C>, ReconcileError> {
         let (key, body) = self.body::<C>(&object)?;
         self.write("update", &key, self.client().update::<C>(&key, &body)).await
     }
@@ -77,7 +86,7 @@ impl<V: Resource> Context<V> {
         &self,
         key: &ObjectKey,
         patch: impl Serialize,
-    ) -> Result<Arc<C>, Problem> {
+    ) -> Result<Arc<C>, ReconcileError> {
         let patch = json_of(&patch)?;
         self.write("patch", key, self.client().patch::<C>(key, &Patch::Merge(&patch))).await
     }
@@ -86,7 +95,11 @@ impl<V: Resource> Context<V> {
     ///
     /// # Errors
     /// All errors of a write.
-    pub async fn scale<C: Resource>(&self, key: &ObjectKey, replicas: u32) -> Result<(), Problem> {
+    pub async fn scale<C: Resource>(
+        &self,
+        key: &ObjectKey,
+        replicas: u32,
+    ) -> Result<(), ReconcileError> {
         let scaled = self.client().scale::<C>(key, replicas).await;
         scaled.map_err(|error| failed::<C>("scale", key, error))
     }
@@ -99,7 +112,7 @@ impl<V: Resource> Context<V> {
         &self,
         object: &C,
         propagation: PropagationPolicy,
-    ) -> Result<(), Problem> {
+    ) -> Result<(), ReconcileError> {
         let (key, uid) = (object.key(), object.uid());
         let only = Preconditions { uid, version: ResourceVersion::UNKNOWN };
         match self.client().delete::<C>(key, only, propagation).await {
@@ -139,7 +152,7 @@ impl<V: Resource> Context<V> {
     ///
     /// # Errors
     /// `ErrUnnamed` if the kind is namespaced and `scope` names no namespace; all errors of a write.
-    pub async fn delete_all<C: Resource>(&self, scope: &Scope) -> Result<(), Problem> {
+    pub async fn delete_all<C: Resource>(&self, scope: &Scope) -> Result<(), ReconcileError> {
         let key = ObjectKey::new(scope.namespace.clone().unwrap_or_default(), "");
         namespaced(&C::kind(), &key)?;
         let deleted = self.client().delete_collection::<C>(scope).await;
@@ -147,11 +160,14 @@ impl<V: Resource> Context<V> {
     }
 
     /// Returns the key and the body of an object of kind `C`.
-    fn body<C: Resource>(&self, object: &impl Serialize) -> Result<(ObjectKey, Value), Problem> {
+    fn body<C: Resource>(
+        &self,
+        object: &impl Serialize,
+    ) -> Result<(ObjectKey, Value), ReconcileError> {
         let (mut body, kind) = (json_of(object)?, C::kind());
         if !body["metadata"].is_object() {
             let what = format!("a {} to be written has no metadata", kind.kind);
-            return Err(Problem::terminal("ErrUnnamed", what));
+            return Err(ReconcileError::terminal("ErrUnnamed", what));
         }
         body["apiVersion"] = kind.api_version().into();
         body["kind"] = kind.kind.into();
@@ -169,7 +185,7 @@ impl<V: Resource> Context<V> {
         verb: &'static str,
         key: &ObjectKey,
         call: impl Future<Output = Result<C, Error>>,
-    ) -> Result<Arc<C>, Problem> {
+    ) -> Result<Arc<C>, ReconcileError> {
         let store = self.store::<C>().ok();
         let is_known = store.as_ref().is_some_and(|store| store.get(key).is_some());
         let response = call.await.map_err(|error| failed::<C>(verb, key, error))?;
@@ -194,10 +210,10 @@ impl<V: Resource> Context<V> {
 }
 
 /// Fails if an object of a namespaced kind has no namespace.
-fn namespaced(kind: &Kind, key: &ObjectKey) -> Result<(), Problem> {
+fn namespaced(kind: &Kind, key: &ObjectKey) -> Result<(), ReconcileError> {
     if kind.namespaced && key.namespace().is_empty() {
         let what = format!("a {} is in a namespace: name it", kind.kind);
-        return Err(Problem::terminal("ErrUnnamed", what));
+        return Err(ReconcileError::terminal("ErrUnnamed", what));
     }
     Ok(())
 }

@@ -8,9 +8,9 @@ use tokio::time::Instant;
 
 use crate::client::one_line;
 
-/// Checks by name, in the order they were added. Cheap to clone.
+/// Health checks by name, in the order they were added. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct Checks(Arc<Mutex<Vec<Arc<Entry>>>>);
+pub struct HealthChecks(Arc<Mutex<Vec<Arc<Entry>>>>);
 
 struct Entry {
     name: String,
@@ -28,9 +28,9 @@ pub struct Report {
     pub text: String,
 }
 
-// === impl Checks ===
+// === impl HealthChecks ===
 
-impl Checks {
+impl HealthChecks {
     /// Adds a check. It returns `Ok` with the state (can be empty), or `Err` with the problem. It is called at every
     /// probe and must not block. The name is part of a path: letters, digits, `-`, `.` and `_`. If the name exists, a
     /// number is appended.
@@ -102,7 +102,7 @@ impl Entry {
     }
 }
 
-impl std::fmt::Debug for Checks {
+impl std::fmt::Debug for HealthChecks {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(self.entries().iter().map(|entry| &entry.name)).finish()
     }
@@ -113,8 +113,8 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    fn checks() -> (Checks, Arc<Mutex<bool>>) {
-        let (checks, broken) = (Checks::default(), Arc::new(Mutex::new(true)));
+    fn checks() -> (HealthChecks, Arc<Mutex<bool>>) {
+        let (checks, broken) = (HealthChecks::default(), Arc::new(Mutex::new(true)));
         let seen = broken.clone();
         checks.add("ping", || Ok(String::new()));
         checks.add("informer-deployments.apps", move || match *seen.lock() {
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_check_can_use_its_own_checks() {
-        let checks = Checks::default();
+        let checks = HealthChecks::default();
         let all = checks.clone();
         checks.add("one", move || Ok(format!("of {}", all.entries().len())));
         checks.add("adds", {

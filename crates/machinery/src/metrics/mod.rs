@@ -12,8 +12,8 @@
 //! - The server accepts GET and HEAD only, reads no body, and limits headers, connections and their lifetime. A scrape
 //!   that hangs delays no other.
 //! - Optionally, metrics are served only over TLS 1.3, with certificates that can be renewed while in use, and only to
-//!   users whom the API server authorizes (`Reviews`). Tokens are not stored.
-//! - [`Checks`] report the problem of each failed check, and the time since it fails.
+//!   users whom the API server authorizes (`DelegatedAuthorizer`). Tokens are not stored.
+//! - [`HealthChecks`] report the problem of each failed check, and the time since it fails.
 
 mod collectors;
 mod registry;
@@ -26,12 +26,12 @@ mod tls;
 #[cfg(feature = "metrics")]
 mod server;
 
-pub use checks::{Checks, Report};
+pub use checks::{HealthChecks, Report};
 /// The library for your own metrics ([`Metrics::with`]).
 pub use prometheus_client;
 pub use registry::{Build, Metrics};
 #[cfg(feature = "metrics")]
-pub use review::{Access, Reviews};
+pub use review::{Authorizer, DelegatedAuthorizer};
 #[cfg(feature = "metrics")]
 pub use server::{Limits, Routes, Server};
 #[cfg(feature = "metrics")]

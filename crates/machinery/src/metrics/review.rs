@@ -39,11 +39,11 @@ const ACCESS: Kind = Kind::cluster_scoped(
 /// Access to the metrics. Health is always public: the kubelet has no token.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub enum Access {
+pub enum Authorizer {
     /// Everyone. For a loopback address, or behind a component that authorizes requests.
     Open,
     /// Users whom the API server authorizes.
-    Reviews(Arc<Reviews>),
+    DelegatedAuthorizer(Arc<DelegatedAuthorizer>),
 }
 
 /// Reason of a refusal.
@@ -64,7 +64,7 @@ pub(super) enum Refusal {
 ///
 /// It needs permission to create `tokenreviews.authentication.k8s.io` and `subjectaccessreviews.authorization.k8s.io`.
 /// Results are cached for a minute.
-pub struct Reviews {
+pub struct DelegatedAuthorizer {
     client: Client,
     /// Results by the hash of the token, because no token is stored. Two hashes with random keys prevent an attacker
     /// from finding another token with the same hashes.
@@ -78,25 +78,25 @@ pub struct Reviews {
 /// Time of a review and its result.
 type Answer = (Instant, Result<(), Refusal>);
 
-// === impl Access ===
+// === impl Authorizer ===
 
-impl Access {
+impl Authorizer {
     /// Returns whether this token gives access to the metrics. `bearer` follows `Authorization: Bearer`.
     pub(super) async fn admit(&self, bearer: Option<&str>) -> Result<(), Refusal> {
         match self {
-            Access::Open => Ok(()),
-            Access::Reviews(reviews) => reviews.admit(bearer).await,
+            Authorizer::Open => Ok(()),
+            Authorizer::DelegatedAuthorizer(reviews) => reviews.admit(bearer).await,
         }
     }
 }
 
-// === impl Reviews ===
+// === impl DelegatedAuthorizer ===
 
-impl Reviews {
+impl DelegatedAuthorizer {
     /// Creates a filter that reviews tokens through `client`. It bypasses the client's gate, because the metrics of a
     /// standby are read, too.
-    pub fn new(client: Client) -> Reviews {
-        Reviews {
+    pub fn new(client: Client) -> DelegatedAuthorizer {
+        DelegatedAuthorizer {
             client,
             known: Mutex::default(),
             hashers: Default::default(),
@@ -149,7 +149,7 @@ impl Reviews {
             let resource = kind.resource();
             let is_forbidden = error.is_forbidden() && !error.is_transient_refusal();
             if is_forbidden && !self.is_reported.swap(true, Ordering::Relaxed) {
-                let remedy = self.client.identity().remedies().reviews;
+                let remedy = self.client.identity().hints().reviews;
                 tracing::error!(resource, "Cannot authorize metrics requests: {remedy}");
             } else {
                 let code = error.code();
@@ -177,7 +177,7 @@ impl Reviews {
     }
 }
 
-opaque!(Reviews);
+opaque!(DelegatedAuthorizer);
 
 #[cfg(test)]
 mod tests;

@@ -27,9 +27,9 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::checks::{Checks, Report};
+use super::checks::{HealthChecks, Report};
 use super::registry::Metrics;
-use super::review::{Access, Refusal};
+use super::review::{Authorizer, Refusal};
 use super::tls::Tls;
 
 /// The `Content-Type` of metrics.
@@ -46,11 +46,11 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 #[derive(Clone, Default)]
 pub struct Routes {
     /// Checks of `/healthz` and `/livez`: the kubelet restarts the container if they fail.
-    pub health: Option<Checks>,
+    pub health: Option<HealthChecks>,
     /// Checks of `/readyz`: the pod is not ready if they fail.
-    pub ready: Option<Checks>,
+    pub ready: Option<HealthChecks>,
     /// Content of `/metrics`, and access to it.
-    pub metrics: Option<(Arc<Metrics>, Access)>,
+    pub metrics: Option<(Arc<Metrics>, Authorizer)>,
 }
 
 /// Limits of a server.
@@ -273,7 +273,7 @@ impl Routes {
 
 /// Returns the response to a probe: `ok`, or the report with `?verbose` or after a failure. `?exclude=NAME` can be
 /// repeated.
-fn health(checks: &Checks, title: &str, one: &str, query: &str) -> Option<Answer> {
+fn health(checks: &HealthChecks, title: &str, one: &str, query: &str) -> Option<Answer> {
     let parameters = query.split('&').map(|part| part.split_once('=').unwrap_or((part, "")));
     let exclude: Vec<&str> =
         parameters.clone().filter(|(key, _)| *key == "exclude").map(|(_, name)| name).collect();
@@ -289,7 +289,7 @@ fn health(checks: &Checks, title: &str, one: &str, query: &str) -> Option<Answer
     })
 }
 
-async fn scrape(metrics: &Metrics, access: &Access, request: &Request<impl Body>) -> Answer {
+async fn scrape(metrics: &Metrics, access: &Authorizer, request: &Request<impl Body>) -> Answer {
     let header = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     let bearer = header.and_then(|value| value.split_once(' '));
     let bearer = bearer.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));

@@ -15,7 +15,7 @@ use super::{InternedStr, Labels, ObjectKey, ResourceVersion, Uid, visit_text};
 
 /// Selects the labels and annotations that a view keeps. The others are skipped while parsing. The two annotations
 /// that `Context::ensure` writes are always kept.
-pub trait Keep: Clone + 'static {
+pub trait MetadataFilter: Clone + 'static {
     /// Annotation with the hash of the state that `Context::ensure` applied.
     const APPLIED: &'static str = "controller-machinery/applied";
     /// Annotation with the changes that admission made to the applied state.
@@ -29,11 +29,11 @@ pub trait Keep: Clone + 'static {
 
 /// Keeps no label and no annotation of other programs.
 #[derive(Debug, Clone, Copy)]
-pub enum Nothing {}
+pub enum NoLabels {}
 
 /// Keeps every label and annotation.
 #[derive(Debug, Clone, Copy)]
-pub enum Everything {}
+pub enum AllLabels {}
 
 /// The controller of an object: the entry of `ownerReferences` with `controller: true` (metav1.GetControllerOf).
 /// Other owners are skipped.
@@ -58,7 +58,7 @@ pub struct Owner {
 /// A stored object has a UID and a version. A new one has neither, and they are omitted when it is sent. If set,
 /// they are preconditions of the write.
 #[derive(Clone)]
-pub struct Meta<K = Nothing> {
+pub struct Meta<K = NoLabels> {
     /// Namespace and name.
     pub key: ObjectKey,
     /// UID; [`Uid::NONE`] for an object not yet created.
@@ -68,14 +68,14 @@ pub struct Meta<K = Nothing> {
     /// Number of changes of the spec; 0 if the API server does not count them.
     pub generation: i64,
     /// True if `deletionTimestamp` is set.
-    pub deleting: bool,
+    pub is_terminating: bool,
     pub(super) created: Seconds,
     pub(super) deleted: Seconds,
     /// The controller, if there is one. Boxed, because custom resources have none.
     pub owner: Option<Box<Owner>>,
     /// True unless one manager applied all fields in `managedFields` (apart from subresources). A field of a shared
     /// object can remain when it is no longer applied, because another manager also owns it.
-    pub shared: bool,
+    pub is_co_owned: bool,
     /// The labels that `K` keeps.
     pub labels: Labels,
     /// The annotations that `K` keeps, and the two that `Context::ensure` writes.
@@ -85,9 +85,9 @@ pub struct Meta<K = Nothing> {
     keep: PhantomData<fn() -> K>,
 }
 
-// === impl Keep ===
+// === impl MetadataFilter ===
 
-impl Keep for Nothing {
+impl MetadataFilter for NoLabels {
     fn label(_: &str) -> bool {
         false
     }
@@ -96,7 +96,7 @@ impl Keep for Nothing {
     }
 }
 
-impl Keep for Everything {
+impl MetadataFilter for AllLabels {
     fn label(_: &str) -> bool {
         true
     }
@@ -115,11 +115,11 @@ impl<K> Meta<K> {
             uid: Uid::NONE,
             version: ResourceVersion::UNKNOWN,
             generation: 0,
-            deleting: false,
+            is_terminating: false,
             created: Seconds::default(),
             deleted: Seconds::default(),
             owner: None,
-            shared: true,
+            is_co_owned: true,
             labels: Labels::default(),
             annotations: Labels::default(),
             finalizers: ThinVec::new(),
@@ -156,7 +156,7 @@ impl<K> fmt::Debug for Meta<K> {
             .field("uid", &self.uid)
             .field("version", &self.version)
             .field("generation", &self.generation)
-            .field("deleting", &self.deleting)
+            .field("is_terminating", &self.is_terminating)
             .finish_non_exhaustive()
     }
 }
@@ -190,7 +190,7 @@ impl<K> Serialize for Meta<K> {
     }
 }
 
-impl<'de, K: Keep> Deserialize<'de> for Meta<K> {
+impl<'de, K: MetadataFilter> Deserialize<'de> for Meta<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Meta<K>, D::Error> {
         deserializer.deserialize_map(MetaVisitor(PhantomData))
     }
@@ -217,7 +217,7 @@ enum Field {
 
 struct MetaVisitor<K>(PhantomData<fn() -> K>);
 
-impl<'de, K: Keep> Visitor<'de> for MetaVisitor<K> {
+impl<'de, K: MetadataFilter> Visitor<'de> for MetaVisitor<K> {
     type Value = Meta<K>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -239,7 +239,7 @@ impl<'de, K: Keep> Visitor<'de> for MetaVisitor<K> {
                 }
                 Field::DeletionTimestamp => {
                     let deleted = map.next_value::<Option<Seconds>>()?;
-                    meta.deleting = deleted.is_some();
+                    meta.is_terminating = deleted.is_some();
                     meta.deleted = deleted.unwrap_or_default();
                 }
                 Field::OwnerReferences => {
@@ -249,7 +249,7 @@ impl<'de, K: Keep> Visitor<'de> for MetaVisitor<K> {
                 }
                 Field::ManagedFields => {
                     let all = map.next_value::<Option<Vec<Manager<'_>>>>()?.unwrap_or_default();
-                    meta.shared = is_shared(&all);
+                    meta.is_co_owned = is_shared(&all);
                 }
                 Field::Labels => meta.labels = map.next_value_seed(Kept(K::label))?,
                 Field::Annotations => {
@@ -376,10 +376,10 @@ mod tests {
 
     #[test]
     fn metadata_is_reduced_to_what_controllers_use() {
-        let meta: Meta<Everything> = serde_json::from_str(FULL).unwrap();
+        let meta: Meta<AllLabels> = serde_json::from_str(FULL).unwrap();
         assert_eq!(meta.key, ObjectKey::new("shop", "web"));
         assert_eq!(meta.version, ResourceVersion::new(42));
-        assert_eq!((meta.generation, meta.deleting), (3, false));
+        assert_eq!((meta.generation, meta.is_terminating), (3, false));
         assert_eq!(meta.created().unwrap().to_string(), "2026-01-01T00:00:00Z");
         assert_eq!(meta.deletion(), None);
         assert_eq!(meta.labels.len(), 2);
@@ -393,7 +393,7 @@ mod tests {
         let shared = |managed: &str| {
             let meta: Meta =
                 serde_json::from_str(&format!("{{\"managedFields\":{managed}}}")).unwrap();
-            meta.shared
+            meta.is_co_owned
         };
         let apply = r#"{"manager":"a","operation":"Apply","fieldsV1":{"f:spec":{}}}"#;
         let status = r#"{"manager":"b","operation":"Update","subresource":"status"}"#;
@@ -406,7 +406,7 @@ mod tests {
 
     #[test]
     fn a_view_keeps_only_the_labels_that_its_type_selects() {
-        let meta: Meta<Nothing> = serde_json::from_str(FULL).unwrap();
+        let meta: Meta<NoLabels> = serde_json::from_str(FULL).unwrap();
         assert!(meta.labels.is_empty());
     }
 
@@ -433,12 +433,12 @@ mod tests {
     #[test]
     fn a_deletion_timestamp_of_null_is_none() {
         let meta: Meta = serde_json::from_str(r#"{"name":"a","deletionTimestamp":null}"#).unwrap();
-        assert!(!meta.deleting);
+        assert!(!meta.is_terminating);
         let meta: Meta =
             serde_json::from_str(r#"{"name":"a","deletionTimestamp":"2026-01-01T00:00:00Z"}"#)
                 .unwrap();
-        assert!(meta.deleting && meta.deletion().is_some());
+        assert!(meta.is_terminating && meta.deletion().is_some());
         let meta: Meta = serde_json::from_str(r#"{"name":"a","deletionTimestamp":"t"}"#).unwrap();
-        assert!(meta.deleting && meta.deletion().is_none(), "a time of another form");
+        assert!(meta.is_terminating && meta.deletion().is_none(), "a time of another form");
     }
 }

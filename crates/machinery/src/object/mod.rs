@@ -5,7 +5,7 @@
 //!   further copy of a string or key, in any store or queue, costs one pointer.
 //! - [`Meta`] decodes `metadata` in one pass and never allocates for a field that it does not keep. `managedFields`,
 //!   often the largest part of an object, is skipped while parsing.
-//! - A type ([`Keep`]) selects the labels and annotations to keep, once per view.
+//! - A type ([`MetadataFilter`]) selects the labels and annotations to keep, once per view.
 //! - [`ResourceVersion`]s are ordered only when both are numbers (KEP-5504), and only within one resource type.
 //!   Otherwise their order is unknown, never guessed.
 //! - Data from the API server causes no panic. A value that cannot be represented is a decode error that names the
@@ -33,9 +33,9 @@ pub use interned_str::InternedStr;
 pub use key::ObjectKey;
 pub use labels::Labels;
 pub use list_keys::list_keys;
-pub use meta::{Everything, Keep, Meta, Nothing, Owner};
+pub use meta::{AllLabels, Meta, MetadataFilter, NoLabels, Owner};
 pub use quantity::Quantity;
-pub(crate) use resource::forever;
+pub(crate) use resource::leak;
 pub use resource::{IsMeta, Kind, Object, Resource};
 pub use typed::Typed;
 pub use uid::{ParseUidError, Uid};

@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 
-use super::{Keep, Meta, ObjectKey, Owner, Uid};
+use super::{Meta, MetadataFilter, ObjectKey, Owner, Uid};
 
 /// The API names of one kind of object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -25,14 +25,14 @@ pub struct Kind {
 /// An object with metadata, which a store can contain.
 pub trait Object: Send + Sync + Debug + 'static {
     /// Selects the labels and annotations that its metadata keeps.
-    type Keep: Keep;
+    type MetadataFilter: MetadataFilter;
 
     /// True if it can be decoded only from complete objects, not from metadata alone.
     #[doc(hidden)]
     const IS_WHOLE: bool = false;
 
     /// Returns the metadata.
-    fn meta(&self) -> &Meta<Self::Keep>;
+    fn meta(&self) -> &Meta<Self::MetadataFilter>;
 
     /// Returns the key: namespace and name.
     fn key(&self) -> &ObjectKey {
@@ -90,11 +90,11 @@ impl<K> IsMeta<K> for Meta<K> {
 #[macro_export]
 macro_rules! view {
     ($view:ident: $kind:expr) => {
-        $crate::view!($view { metadata: Meta<$crate::object::Nothing> }: $kind);
+        $crate::view!($view { metadata: Meta<$crate::object::NoLabels> }: $kind);
     };
     ($view:ident { $field:ident: Meta<$keep:ty> }: $kind:expr) => {
         impl $crate::object::Object for $view {
-            type Keep = $keep;
+            type MetadataFilter = $keep;
             fn meta(&self) -> &$crate::object::Meta<$keep> {
                 $crate::object::IsMeta::<$keep>::meta(&self.$field)
             }
@@ -112,7 +112,7 @@ impl Kind {
     /// Returns a kind with names that are known only at run time, such as those from
     /// [`Client::discover`](crate::client::Client::discover). Each distinct name is leaked.
     pub fn named(group: &str, version: &str, kind: &str, plural: &str, namespaced: bool) -> Kind {
-        let [group, version, kind, plural] = [group, version, kind, plural].map(forever);
+        let [group, version, kind, plural] = [group, version, kind, plural].map(leak);
         Kind { group, version, kind, plural, namespaced }
     }
 
@@ -179,7 +179,8 @@ impl Kind {
 }
 
 /// Returns the only copy of `name`, which is never freed.
-pub(crate) fn forever(name: &str) -> &'static str {
+pub(crate) fn leak(name: impl AsRef<str>) -> &'static str {
+    let name = name.as_ref();
     static NAMES: Mutex<Vec<&str>> = Mutex::new(Vec::new());
     let mut names = NAMES.lock();
     if let Some(known) = names.iter().find(|known| **known == name) {

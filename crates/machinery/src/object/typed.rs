@@ -10,9 +10,9 @@ use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::resource::forever;
+use super::resource::leak;
 use super::{
-    Everything, InternedStr, Kind, Labels, Meta, Object, ObjectKey, Owner, Resource,
+    AllLabels, InternedStr, Kind, Labels, Meta, Object, ObjectKey, Owner, Resource,
     ResourceVersion, Uid,
 };
 
@@ -31,7 +31,7 @@ use super::{
 #[serde(transparent)]
 pub struct Typed<T> {
     #[serde(skip)]
-    meta: Meta<Everything>,
+    meta: Meta<AllLabels>,
     object: T,
 }
 
@@ -62,10 +62,10 @@ impl<T> Object for Typed<T>
 where
     T: kube::Resource + Debug + Send + Sync + 'static,
 {
-    type Keep = Everything;
+    type MetadataFilter = AllLabels;
     const IS_WHOLE: bool = true;
 
-    fn meta(&self) -> &Meta<Everything> {
+    fn meta(&self) -> &Meta<AllLabels> {
         &self.meta
     }
 }
@@ -110,12 +110,12 @@ impl Kind {
 fn name(name: Cow<'static, str>) -> &'static str {
     match name {
         Cow::Borrowed(constant) => constant,
-        Cow::Owned(name) => forever(&name),
+        Cow::Owned(name) => leak(&name),
     }
 }
 
 /// Reduces metadata.
-fn reduced(meta: &ObjectMeta) -> Result<Meta<Everything>, super::ParseUidError> {
+fn reduced(meta: &ObjectMeta) -> Result<Meta<AllLabels>, super::ParseUidError> {
     let text = |text: &Option<String>| InternedStr::new(text.as_deref().unwrap_or_default());
     let mut reduced = Meta::named(ObjectKey::new(text(&meta.namespace), text(&meta.name)));
     if let Some(uid) = &meta.uid {
@@ -123,7 +123,7 @@ fn reduced(meta: &ObjectMeta) -> Result<Meta<Everything>, super::ParseUidError> 
     }
     reduced.version = ResourceVersion::parse(meta.resource_version.as_deref().unwrap_or_default());
     reduced.generation = meta.generation.unwrap_or_default();
-    reduced.deleting = meta.deletion_timestamp.is_some();
+    reduced.is_terminating = meta.deletion_timestamp.is_some();
     let seconds = |time: &Option<Time>| time.as_ref().map(|it| it.0.into()).unwrap_or_default();
     (reduced.created, reduced.deleted) =
         (seconds(&meta.creation_timestamp), seconds(&meta.deletion_timestamp));
@@ -133,7 +133,7 @@ fn reduced(meta: &ObjectMeta) -> Result<Meta<Everything>, super::ParseUidError> 
     }
     let managed = meta.managed_fields.iter().flatten().filter(|entry| entry.subresource.is_none());
     let mut is_apply = managed.map(|entry| entry.operation.as_deref() == Some("Apply"));
-    reduced.shared = (is_apply.next(), is_apply.next()) != (Some(true), None);
+    reduced.is_co_owned = (is_apply.next(), is_apply.next()) != (Some(true), None);
     let labels = |map: &Option<std::collections::BTreeMap<String, String>>| -> Labels {
         map.iter().flatten().map(|(key, value)| (key.as_str(), value.as_str())).collect()
     };
@@ -164,7 +164,7 @@ mod tests {
     fn a_typed_object_and_a_view_have_equal_metadata() {
         #[derive(Debug, Deserialize)]
         struct View {
-            metadata: Meta<Everything>,
+            metadata: Meta<AllLabels>,
         }
         let uid = "01234567-89ab-cdef-0123-456789abcdef";
         let object = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {
@@ -179,8 +179,8 @@ mod tests {
             "spec": {"replicas": 2, "selector": {}, "template": {}}});
         let typed: Typed<Deployment> = serde_json::from_value(object.clone()).unwrap();
         let View { metadata } = serde_json::from_value(object).unwrap();
-        let all = |meta: &Meta<Everything>| {
-            let flags = (meta.deleting, meta.shared, meta.generation);
+        let all = |meta: &Meta<AllLabels>| {
+            let flags = (meta.is_terminating, meta.is_co_owned, meta.generation);
             let flags = (flags, meta.created(), meta.deletion());
             (format!("{meta:?}"), json!(meta), flags)
         };

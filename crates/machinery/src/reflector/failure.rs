@@ -20,7 +20,7 @@ const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(300);
 /// A failure, reduced to what determines the next step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failure {
-    pub(super) class: Class,
+    pub(super) class: FailureClass,
     /// True if there was a response.
     pub(super) is_answered: bool,
     /// Wait requested by the server (Retry-After).
@@ -32,7 +32,7 @@ pub(super) struct Failure {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Class {
+pub(super) enum FailureClass {
     /// The requested version was compacted: list again.
     Expired,
     /// The requested version is newer than the server's newest ("Too large resource version").
@@ -69,7 +69,7 @@ pub(super) struct Backoff {
 
 impl Failure {
     /// Creates a failure of a server that did respond.
-    pub(super) fn new(class: Class, why: impl Into<String>) -> Failure {
+    pub(super) fn new(class: FailureClass, why: impl Into<String>) -> Failure {
         let why = why.into();
         Failure { class, is_answered: true, retry_after: None, why, regressed: None }
     }
@@ -77,8 +77,8 @@ impl Failure {
     /// Creates the failure of an accepted streaming list. A proxy can cut each of them.
     pub(super) fn of_stream(error: &client::Error) -> Failure {
         let mut failure = Failure::from(error);
-        if failure.class == Class::Transient {
-            failure.class = Class::Internal;
+        if failure.class == FailureClass::Transient {
+            failure.class = FailureClass::Internal;
         }
         failure
     }
@@ -111,7 +111,7 @@ impl Backoff {
     pub(super) fn after(&mut self, failure: &Failure, now: Instant) -> Instant {
         if !failure.is_answered {
             self.unanswered += 1;
-        } else if failure.class == Class::Transient {
+        } else if failure.class == FailureClass::Transient {
             // After an outage, what the server answers first is over soon, such as 429 while it initializes.
             if std::mem::take(&mut self.unanswered) > 1 {
                 self.base = FIRST;
@@ -129,25 +129,25 @@ impl Backoff {
     }
 }
 
-fn classify(error: &client::Error) -> Class {
+fn classify(error: &client::Error) -> FailureClass {
     if error.is_expired() {
-        return Class::Expired;
+        return FailureClass::Expired;
     }
     if error.is_too_large_version() {
-        return Class::ServerBehind;
+        return FailureClass::ServerBehind;
     }
     match error.code() {
-        Some(403) => Class::Forbidden,
-        Some(404) => Class::NotServed,
+        Some(403) => FailureClass::Forbidden,
+        Some(404) => FailureClass::NotServed,
         // The client renews an expired token; 408 and 429 come from load on the server.
-        Some(401 | 408 | 429) => Class::Transient,
-        Some(400..=499) => Class::Refused,
-        Some(500) => Class::Internal,
-        Some(_) => Class::Transient,
+        Some(401 | 408 | 429) => FailureClass::Transient,
+        Some(400..=499) => FailureClass::Refused,
+        Some(500) => FailureClass::Internal,
+        Some(_) => FailureClass::Transient,
         None => match error {
-            client::Error::Decode { .. } | client::Error::TooLarge { .. } => Class::Internal,
-            client::Error::Deadline(_) => Class::Unanswered,
-            _ => Class::Transient,
+            client::Error::Decode { .. } | client::Error::TooLarge { .. } => FailureClass::Internal,
+            client::Error::Deadline(_) => FailureClass::Unanswered,
+            _ => FailureClass::Transient,
         },
     }
 }
@@ -156,39 +156,39 @@ fn classify(error: &client::Error) -> Class {
 mod tests {
     use super::*;
 
-    fn class(code: u16) -> Class {
+    fn class(code: u16) -> FailureClass {
         classify(&client::Error::api(code, "", ""))
     }
 
     #[test]
     fn permanent_refusals_are_distinguished_from_overload() {
-        assert_eq!(class(403), Class::Forbidden);
-        assert_eq!(class(404), Class::NotServed);
+        assert_eq!(class(403), FailureClass::Forbidden);
+        assert_eq!(class(404), FailureClass::NotServed);
         for code in [401, 429, 502, 503, 504] {
-            assert_eq!(class(code), Class::Transient, "{code}");
+            assert_eq!(class(code), FailureClass::Transient, "{code}");
         }
-        assert_eq!(class(422), Class::Refused);
-        assert_eq!((class(500), class(410)), (Class::Internal, Class::Expired));
+        assert_eq!(class(422), FailureClass::Refused);
+        assert_eq!((class(500), class(410)), (FailureClass::Internal, FailureClass::Expired));
     }
 
     #[test]
     fn a_lagging_server_is_distinguished_from_a_slow_one() {
         let lags = client::Error::api(504, "Timeout", "Too large resource version: 9, current: 7");
-        assert_eq!(classify(&lags), Class::ServerBehind);
+        assert_eq!(classify(&lags), FailureClass::ServerBehind);
     }
 
     #[test]
     fn an_undecodable_response_is_an_internal_failure() {
         let text = || String::new();
         let error = client::Error::Decode { why: text(), excerpt: text() };
-        assert_eq!(classify(&error), Class::Internal);
-        assert_eq!(classify(&client::Error::Cut("an event")), Class::Transient);
+        assert_eq!(classify(&error), FailureClass::Internal);
+        assert_eq!(classify(&client::Error::Cut("an event")), FailureClass::Transient);
         let late = client::Error::Deadline(Duration::ZERO);
-        assert_eq!(classify(&late), Class::Unanswered);
+        assert_eq!(classify(&late), FailureClass::Unanswered);
     }
 
     fn asking(retry_after: Option<Duration>) -> Failure {
-        Failure { retry_after, ..Failure::new(Class::Transient, "why") }
+        Failure { retry_after, ..Failure::new(FailureClass::Transient, "why") }
     }
 
     /// Fails again as soon as each wait is over; returns the waits.

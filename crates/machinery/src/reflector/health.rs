@@ -172,7 +172,7 @@ impl HealthReporter {
                 tracing::warn!(
                     why,
                     "cannot list or watch {what}: forbidden; {}",
-                    self.hints.rights
+                    self.hints.permissions
                 );
             }
             State::NotServed if begins => {
@@ -244,7 +244,7 @@ mod tests {
     const KIND: Kind = Kind::namespaced("apps", "v1", "DaemonSet", "daemonsets");
 
     const HINTS: Hints =
-        Hints { kinds: "apply crds.yaml", rights: "apply roles.yaml", reviews: "" };
+        Hints { kinds: "apply crds.yaml", permissions: "apply roles.yaml", reviews: "" };
 
     /// The lines that `work` logs at info level and above.
     fn logged(work: impl FnOnce(&mut HealthReporter)) -> Vec<String> {

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::failure::{Backoff, Class, Failure};
+use super::failure::{Backoff, Failure, FailureClass};
 use super::health::{HealthHandle, HealthReporter, State};
 use super::limits::{
     GRACE, IDLE, NOT_SERVED, PAGE, RETURNED, REWOUND, SHORT, STREAM_PER_OBJECT, STREAM_PROGRESS,
@@ -16,7 +16,7 @@ use super::limits::{
 };
 use super::position::{Position, ResourceVersionRegressed};
 use super::sink::StoreSink;
-use crate::client::{Client, Page, Scope, Undecodable, Watch, WatchEvent, WatchFrom};
+use crate::client::{Client, InvalidObject, Page, Scope, Watch, WatchEvent, WatchFrom};
 use crate::instruments::{
     LIST_FAILURES, LIST_ITEMS, LIST_SECONDS, LISTS, SHORT_WATCHES, UNDECODABLE, WATCH_ITEMS,
     WATCH_SECONDS, WATCHES,
@@ -31,9 +31,9 @@ pub struct Reflector<V> {
     scope: Scope,
     sink: StoreSink<V>,
     health: HealthReporter,
-    refresh: Refresh,
+    relist: Relist,
     /// The refresh that the next complete list serves.
-    serving: u64,
+    term: u64,
     /// A list of the current state was requested and is not complete. If it fails, the watch continues, and the list
     /// is tried again at this time.
     due: Option<Instant>,
@@ -53,9 +53,9 @@ pub struct Reflector<V> {
 
 /// Requests lists of the current state. Clones belong to the same reflector.
 #[derive(Debug, Clone)]
-pub struct Refresh {
-    wanted: watch::Sender<u64>,
-    done: watch::Sender<u64>,
+pub struct Relist {
+    requested: watch::Sender<u64>,
+    completed: watch::Sender<u64>,
 }
 
 /// The next step.
@@ -103,14 +103,14 @@ impl<V: Resource> Reflector<V> {
         export(&V::kind().resource());
         let now = Instant::now();
         let health = HealthHandle::new(now);
-        let hints = client.identity().remedies();
+        let hints = client.identity().hints();
         Reflector {
             sink: StoreSink::new(writer, health.clone()),
             health: HealthReporter::new(V::kind(), scope.namespace.clone(), health, hints),
             client,
             scope,
-            refresh: Refresh { wanted: watch::Sender::new(0), done: watch::Sender::new(0) },
-            serving: 0,
+            relist: Relist { requested: watch::Sender::new(0), completed: watch::Sender::new(0) },
+            term: 0,
             due: None,
             held: None,
             heard: now,
@@ -123,8 +123,8 @@ impl<V: Resource> Reflector<V> {
     }
 
     /// Returns a handle that requests a list of the current state.
-    pub fn refresh(&self) -> Refresh {
-        self.refresh.clone()
+    pub fn refresh(&self) -> Relist {
+        self.relist.clone()
     }
 
     /// Returns a handle that reads its health at any time.
@@ -149,7 +149,7 @@ impl<V: Resource> Reflector<V> {
 
     async fn list_and_watch(&mut self) -> Result<Infallible, ResourceVersionRegressed> {
         self.health.enter(State::Listing, None);
-        let mut wanted = self.refresh.wanted.subscribe();
+        let mut wanted = self.relist.requested.subscribe();
         // One can be wanted since before the start.
         wanted.mark_changed();
         let mut next = Next::List;
@@ -169,7 +169,7 @@ impl<V: Resource> Reflector<V> {
     /// Requests the newest state, at once or after the wait that the server requested. Every step can be dropped for
     /// it: the next list discards an unfinished one.
     fn list_for(&mut self, term: u64) {
-        self.serving = term;
+        self.term = term;
         self.unbounded = true;
         self.due = Some(Instant::now());
         self.wait = self.wait.filter(|wait| wait.is_requested);
@@ -235,9 +235,17 @@ impl<V: Resource> Reflector<V> {
                 Ok(Some(Ok(event))) if now < end_by => event,
                 Ok(Some(Err(error))) => return Err(Failure::of_stream(&error)),
                 Ok(None) => {
-                    return Err(Failure::new(Class::Internal, "the streaming list ended early"));
+                    return Err(Failure::new(
+                        FailureClass::Internal,
+                        "the streaming list ended early",
+                    ));
                 }
-                _ => return Err(Failure::new(Class::Refused, "the streaming list takes too long")),
+                _ => {
+                    return Err(Failure::new(
+                        FailureClass::Refused,
+                        "the streaming list takes too long",
+                    ));
+                }
             };
             match event {
                 WatchEvent::Bookmark { version, initial_events_end: true } => return Ok(version),
@@ -260,14 +268,17 @@ impl<V: Resource> Reflector<V> {
         let is_cut = match failure.class {
             // This is the response of an API server whose etcd is too old for streaming lists, or whose watch cache
             // lags. Pages can still work, also through a proxy that delays the beginning of a stream.
-            Class::Internal | Class::ServerBehind | Class::Unanswered => true,
+            FailureClass::Internal | FailureClass::ServerBehind | FailureClass::Unanswered => true,
             // Not accepted: the server is down, too busy, or has no watch cache yet. This is temporary, and pages would
             // cost the server more.
-            Class::Transient | Class::OutOfStep => false,
-            Class::Expired | Class::Refused | Class::Forbidden | Class::NotServed => false,
+            FailureClass::Transient | FailureClass::OutOfStep => false,
+            FailureClass::Expired
+            | FailureClass::Refused
+            | FailureClass::Forbidden
+            | FailureClass::NotServed => false,
         };
         self.failures.streams_cut += u32::from(is_cut);
-        if failure.class != Class::Refused && self.failures.streams_cut < STREAMS_CUT {
+        if failure.class != FailureClass::Refused && self.failures.streams_cut < STREAMS_CUT {
             return false;
         }
         self.paged_until = Some(Instant::now() + STREAM_RETRY);
@@ -279,7 +290,9 @@ impl<V: Resource> Reflector<V> {
         let mut page = Page { limit: Some(PAGE), ..Page::default() };
         match self.list_from(&mut page).await {
             // A restart at page 1 could expire again indefinitely: request everything in one page.
-            Err(failure) if failure.class == Class::Expired && page.continue_token.is_some() => {
+            Err(failure)
+                if failure.class == FailureClass::Expired && page.continue_token.is_some() =>
+            {
                 self.sink.abandon();
                 self.list_from(&mut Page::default()).await
             }
@@ -316,7 +329,7 @@ impl<V: Resource> Reflector<V> {
     fn commit(&mut self, version: String) -> Result<(), Failure> {
         let Some(at) = Position::parse(version) else {
             let why = "the API server sent a list without a resourceVersion";
-            return Err(Failure::new(Class::Transient, why));
+            return Err(Failure::new(FailureClass::Transient, why));
         };
         if let Some(held) = self.held.as_ref().filter(|held| at.is_older_than(held)) {
             let why = format!(
@@ -328,7 +341,7 @@ impl<V: Resource> Reflector<V> {
                 .then(|| ResourceVersionRegressed { held: held.to_string(), at: at.to_string() });
             // The server ignores the bound, so the next list has none.
             self.unbounded = true;
-            return Err(Failure { regressed, ..Failure::new(Class::OutOfStep, why) });
+            return Err(Failure { regressed, ..Failure::new(FailureClass::OutOfStep, why) });
         }
         self.sink.commit(at.number());
         self.held = Some(at);
@@ -338,19 +351,19 @@ impl<V: Resource> Reflector<V> {
         self.failures.stuck = self.failures.stuck.min(STUCK - 1);
         (self.failures.streams_cut, self.failures.regressed) = (0, 0);
         self.heard();
-        self.refresh.done.send_replace(self.serving);
+        self.relist.completed.send_replace(self.term);
         Ok(())
     }
 
     fn list_failed(&mut self, failure: Failure) -> Result<Next, ResourceVersionRegressed> {
         self.sink.abandon();
         let can_watch = match failure.class {
-            Class::Expired | Class::Refused => {
+            FailureClass::Expired | FailureClass::Refused => {
                 self.unbounded = true;
                 false
             }
-            Class::Forbidden | Class::NotServed | Class::OutOfStep => false,
-            Class::ServerBehind => {
+            FailureClass::Forbidden | FailureClass::NotServed | FailureClass::OutOfStep => false,
+            FailureClass::ServerBehind => {
                 self.unbounded |= self.is_stuck();
                 true
             }
@@ -405,7 +418,8 @@ impl<V: Resource> Reflector<V> {
                     let failure = Failure::from(&error);
                     // Proxies cut idle connections, perhaps every few seconds. If the API server is down, the next
                     // watch is not accepted, which is a failure.
-                    let is_cut = failure.class == Class::Transient && failure.retry_after.is_none();
+                    let is_cut =
+                        failure.class == FailureClass::Transient && failure.retry_after.is_none();
                     return if is_cut && open.began.elapsed() >= SHORT {
                         Ok(Next::Watch)
                     } else {
@@ -418,7 +432,7 @@ impl<V: Resource> Reflector<V> {
                 Ok(None) => {
                     SHORT_WATCHES.with([V::kind().resource()]).inc();
                     let why = "the API server ends every watch at once";
-                    return Err(Failure::new(Class::Internal, why));
+                    return Err(Failure::new(FailureClass::Internal, why));
                 }
                 Err(_) if deadline < silent => {}
                 Err(_) => {
@@ -436,7 +450,7 @@ impl<V: Resource> Reflector<V> {
             WatchEvent::Added(object)
             | WatchEvent::Modified(object)
             | WatchEvent::Deleted(object) => object.meta().version,
-            WatchEvent::Undecodable(bad) => bad.version,
+            WatchEvent::InvalidObject(bad) => bad.version,
             WatchEvent::Bookmark { version, .. } => {
                 let at = Position::parse(version.clone());
                 self.sink.apply(event);
@@ -449,7 +463,7 @@ impl<V: Resource> Reflector<V> {
         open.items += 1;
         let is_deletion = matches!(
             event,
-            WatchEvent::Deleted(_) | WatchEvent::Undecodable(Undecodable { deleted: true, .. })
+            WatchEvent::Deleted(_) | WatchEvent::InvalidObject(InvalidObject { deleted: true, .. })
         );
         if self.is_news(version) || is_deletion {
             self.sink.apply(event);
@@ -460,7 +474,7 @@ impl<V: Resource> Reflector<V> {
             // for a new member. A list decides which, after a wait, because a server can repeat this.
             let why =
                 format!("the watch shows an object at version {version}, which it has passed");
-            return Err(Failure::new(Class::OutOfStep, why));
+            return Err(Failure::new(FailureClass::OutOfStep, why));
         }
         // A version that is not a number is progress, too, but cannot be a position to continue from.
         let moved = !version.is_known() || self.advance(Position::Number(version));
@@ -497,30 +511,33 @@ impl<V: Resource> Reflector<V> {
         }
         let why = format!("the API server is at version {at}, older than {held} which is held");
         self.unbounded = true;
-        Err(Failure::new(Class::OutOfStep, why))
+        Err(Failure::new(FailureClass::OutOfStep, why))
     }
 
     fn watch_failed(&mut self, failure: Failure) -> Next {
         let next = match failure.class {
             // A 410 is the server's way to request a list. It is a failure only if a list did not help.
-            Class::Expired if !self.failures.relisted => {
+            FailureClass::Expired if !self.failures.relisted => {
                 self.failures.relisted = true;
                 self.health.enter(State::Stale, Some(failure.why));
                 return Next::List;
             }
-            Class::Refused => {
+            FailureClass::Refused => {
                 self.unbounded = true;
                 Next::List
             }
-            Class::Expired | Class::Forbidden | Class::NotServed | Class::OutOfStep => Next::List,
-            Class::Internal | Class::Unanswered | Class::ServerBehind => {
+            FailureClass::Expired
+            | FailureClass::Forbidden
+            | FailureClass::NotServed
+            | FailureClass::OutOfStep => Next::List,
+            FailureClass::Internal | FailureClass::Unanswered | FailureClass::ServerBehind => {
                 if self.is_stuck() {
                     Next::List
                 } else {
                     Next::Watch
                 }
             }
-            Class::Transient => Next::Watch,
+            FailureClass::Transient => Next::Watch,
         };
         self.back_off(failure);
         next
@@ -574,7 +591,7 @@ impl<V: Resource> Reflector<V> {
     fn back_off(&mut self, failure: Failure) {
         let now = Instant::now();
         let until = match (failure.class, failure.retry_after) {
-            (Class::NotServed, None) => {
+            (FailureClass::NotServed, None) => {
                 self.backoff.start_over();
                 now + NOT_SERVED.mul_f64(1.0 + fastrand::f64())
             }
@@ -582,8 +599,8 @@ impl<V: Resource> Reflector<V> {
         };
         self.wait = Some(Wait { until, is_requested: failure.retry_after.is_some() });
         let state = match (failure.class, self.health.state()) {
-            (Class::Forbidden, _) => State::Forbidden,
-            (Class::NotServed, _) => State::NotServed,
+            (FailureClass::Forbidden, _) => State::Forbidden,
+            (FailureClass::NotServed, _) => State::NotServed,
             // Other failures do not hide a problem that needs manual action.
             (_, state @ (State::Forbidden | State::NotServed)) => state,
             _ if self.held.is_some() => State::Stale,
@@ -595,7 +612,7 @@ impl<V: Resource> Reflector<V> {
     /// Waits after a failure. If the API server was down and returns, the cause of the failure is over: the wait is
     /// shortened, unless the server requested it, and the next failure counts as the first.
     async fn wait(&mut self) {
-        let mut reconnected = self.client.connectivity().reconnected();
+        let mut reconnected = self.client.api_server_health().reconnected();
         while let Some(wait) = &mut self.wait {
             tokio::select! {
                 biased;
@@ -627,12 +644,12 @@ fn random(seconds: Range<u64>) -> Duration {
 
 opaque!(Reflector<V>);
 
-// === impl Refresh ===
+// === impl Relist ===
 
-impl Refresh {
+impl Relist {
     /// Requests a list of the current state, unless one was requested for this `term` or a later one.
     pub fn request(&self, term: u64) {
-        self.wanted.send_if_modified(|wanted| {
+        self.requested.send_if_modified(|wanted| {
             let is_later = term > *wanted;
             *wanted = term.max(*wanted);
             is_later
@@ -641,7 +658,7 @@ impl Refresh {
 
     /// Completes when the list requested for `term` is stored and reported.
     pub fn done(&self, term: u64) -> impl Future<Output = ()> + Send + use<> {
-        let mut done = self.done.subscribe();
+        let mut done = self.completed.subscribe();
         async move {
             if done.wait_for(|done| *done >= term).await.is_err() {
                 std::future::pending::<()>().await;

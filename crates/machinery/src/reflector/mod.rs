@@ -19,7 +19,7 @@
 //!   delivers something.
 //! - Waits after failures start at 800 ms and double up to 30 s, with jitter. They start over when a watch delivers
 //!   something new, after two minutes without failure, and when an unreachable API server responds again
-//!   ([`Connectivity`](crate::client::Connectivity)). Such a return also shortens the current wait. While no other
+//!   ([`ApiServerHealth`](crate::client::ApiServerHealth)). Such a return also shortens the current wait. While no other
 //!   client makes calls, the reflectors take turns probing the API server every two seconds. An expired version is a
 //!   failure only if it happens again before a watch has delivered anything. `Retry-After`, up to 300 s, is a lower
 //!   bound. `timeoutSeconds` is random, from 120 to 230 s, and for a streaming list from 300 to 600 s, so that replicas
@@ -46,5 +46,5 @@ mod sink;
 mod list_and_watch;
 
 pub use health::{Health, HealthHandle, State};
-pub use list_and_watch::{Reflector, Refresh};
+pub use list_and_watch::{Reflector, Relist};
 pub use position::ResourceVersionRegressed;

@@ -4,7 +4,7 @@ use hashbrown::HashSet;
 use tokio::time::Instant;
 
 use super::health::HealthHandle;
-use crate::client::{Undecodable, WatchEvent};
+use crate::client::{InvalidObject, WatchEvent};
 use crate::instruments::{LIST_FAILURES, LIST_ITEMS, LIST_SECONDS, LISTS, UNDECODABLE};
 use crate::object::{ObjectKey, Resource, ResourceVersion};
 use crate::store::Writer;
@@ -52,7 +52,7 @@ impl<V: Resource> StoreSink<V> {
     }
 
     /// Stages an item of a list.
-    pub(super) fn listed(&mut self, item: Result<V, Undecodable>) {
+    pub(super) fn listed(&mut self, item: Result<V, InvalidObject>) {
         self.items += 1;
         match item {
             Ok(object) => self.writer.stage(object),
@@ -74,10 +74,10 @@ impl<V: Resource> StoreSink<V> {
             WatchEvent::Deleted(object) => {
                 self.unstage(object.key());
             }
-            WatchEvent::Undecodable(bad) if bad.deleted => {
+            WatchEvent::InvalidObject(bad) if bad.deleted => {
                 self.unstage(&bad.key);
             }
-            WatchEvent::Undecodable(bad) => self.listed(Err(bad)),
+            WatchEvent::InvalidObject(bad) => self.listed(Err(bad)),
             WatchEvent::Bookmark { .. } => {}
         }
     }
@@ -93,17 +93,17 @@ impl<V: Resource> StoreSink<V> {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                 let key = object.key().clone();
                 self.writer.apply(object);
-                self.heal(&key);
+                self.forget_invalid(&key);
             }
             WatchEvent::Deleted(object) => {
                 let key = object.key().clone();
                 self.writer.delete(object);
-                self.heal(&key);
+                self.forget_invalid(&key);
             }
-            WatchEvent::Undecodable(bad) => {
+            WatchEvent::InvalidObject(bad) => {
                 self.writer.undecodable(&bad.key, bad.uid, bad.version, bad.deleted);
                 if bad.deleted {
-                    self.heal(&bad.key);
+                    self.forget_invalid(&bad.key);
                 } else {
                     self.quarantine(bad, false);
                 }
@@ -140,15 +140,15 @@ impl<V: Resource> StoreSink<V> {
         LIST_FAILURES.with([V::kind().resource()]).inc();
     }
 
-    fn heal(&mut self, key: &ObjectKey) {
+    fn forget_invalid(&mut self, key: &ObjectKey) {
         if self.quarantine.remove(key, false) {
             tracing::info!("{} {key} can be decoded again, or is deleted", V::kind().resource());
             self.count_quarantined();
         }
     }
 
-    fn quarantine(&mut self, bad: Undecodable, staging: bool) {
-        let Undecodable { key, why, .. } = bad;
+    fn quarantine(&mut self, bad: InvalidObject, staging: bool) {
+        let InvalidObject { key, why, .. } = bad;
         if self.quarantine.put(key.clone(), staging) {
             let resource = V::kind().resource();
             tracing::warn!("{resource} {key} cannot be decoded and stays as it was: {why}");
@@ -211,7 +211,7 @@ mod tests {
     }
 
     fn undecodable(number: u8, version: u64) -> WatchEvent<Thing> {
-        WatchEvent::Undecodable(Undecodable {
+        WatchEvent::InvalidObject(InvalidObject {
             key: ObjectKey::new("ns", "it"),
             uid: uid(number).parse::<crate::object::Uid>().unwrap(),
             version: ResourceVersion::new(version),

@@ -18,7 +18,7 @@ pub(super) struct Thing {
 }
 
 impl Object for Thing {
-    type Keep = crate::object::Nothing;
+    type MetadataFilter = crate::object::NoLabels;
     fn meta(&self) -> &Meta {
         &self.meta
     }

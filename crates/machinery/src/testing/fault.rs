@@ -121,29 +121,29 @@ pub(super) struct Moment {
     pub(super) number: u64,
 }
 
-/// A fault that struck, or is planned.
+/// A fault that was injected, or is planned.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Strike {
+pub(super) struct InjectedFault {
     pub(super) at: Moment,
     pub(super) fault: Fault,
 }
 
-impl fmt::Display for Strike {
+impl fmt::Display for InjectedFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Moment { verb, resource, number } = &self.at;
         write!(f, "{:?} at {verb} {number} of {resource}", self.fault)
     }
 }
 
-/// The future faults, and those that struck.
+/// The future faults, and those that were injected.
 #[derive(Debug, Default)]
 pub(super) struct Faults {
     /// The scripted faults, in order.
     pub(super) script: VecDeque<Fault>,
-    pub(super) planned: Vec<Strike>,
+    pub(super) planned: Vec<InjectedFault>,
     /// The probability of a random fault per request, and per frame.
     pub(super) rates: (f64, f64),
-    pub(super) struck: Vec<Strike>,
+    pub(super) injected: Vec<InjectedFault>,
     counts: HashMap<(&'static str, String), u64>,
 }
 
@@ -163,14 +163,14 @@ impl Faults {
 
     /// Returns the fault out of `which` that strikes now: the planned one, or the next scripted one if it fits,
     /// otherwise a random one at this rate.
-    pub(super) fn strike(
+    pub(super) fn inject(
         &mut self,
         which: &[Fault],
         at: &Moment,
         rate: f64,
         rng: &mut fastrand::Rng,
     ) -> Option<Fault> {
-        let planned = |strike: &Strike| strike.at == *at && strike.fault.is_in(which);
+        let planned = |strike: &InjectedFault| strike.at == *at && strike.fault.is_in(which);
         let fault = if let Some(found) = self.planned.iter().position(planned) {
             Some(self.planned.swap_remove(found).fault)
         } else if self.script.front().is_some_and(|fault| fault.is_in(which)) {
@@ -179,7 +179,7 @@ impl Faults {
             let strikes = rate > 0.0 && rng.f64() < rate;
             strikes.then(|| which[rng.usize(..which.len())])
         }?;
-        self.struck.push(Strike { at: at.clone(), fault });
+        self.injected.push(InjectedFault { at: at.clone(), fault });
         Some(fault)
     }
 
@@ -192,7 +192,7 @@ impl Faults {
     /// Returns the number of strikes by the name of the fault.
     pub(super) fn by_name(&self) -> BTreeMap<String, u64> {
         let mut counts = BTreeMap::new();
-        for Strike { fault, .. } in &self.struck {
+        for InjectedFault { fault, .. } in &self.injected {
             let name = format!("{fault:?}").split('(').next().unwrap_or_default().to_owned();
             *counts.entry(name).or_insert(0) += 1;
         }

@@ -32,7 +32,7 @@ pub(super) fn list(server: &Server, ask: &Ask, stale: bool) -> Response<Answer> 
     };
     let mut state = server.lock();
     let rates = state.faults.rates;
-    let fault = state.strike(&Fault::LIST, &ask.moment, rates.0);
+    let fault = state.inject(&Fault::LIST, &ask.moment, rates.0);
     let is_one = ask.namespace.is_some() && selection.is_of_one();
     let start = match state.start(ask, is_one, fault, stale) {
         Ok(start) => start,

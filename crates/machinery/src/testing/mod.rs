@@ -5,7 +5,7 @@
 //! ```
 //! use std::sync::Arc;
 //!
-//! use controller_machinery::controller::{Action, Problem};
+//! use controller_machinery::controller::{Action, ReconcileError};
 //! use controller_machinery::manager::{Context, Manager};
 //! use controller_machinery::object::{Kind, Meta};
 //! use controller_machinery::testing::{Fault, Id, Server};
@@ -23,7 +23,7 @@
 //!
 //! view!(Website: Kind::namespaced("example.com", "v1", "Website", "websites"));
 //!
-//! async fn reconcile(site: Arc<Website>, cx: Context<Website>) -> Result<Action, Problem> {
+//! async fn reconcile(site: Arc<Website>, cx: Context<Website>) -> Result<Action, ReconcileError> {
 //!     cx.patch_status(json!({"url": format!("https://{}/", site.spec["host"].as_str().unwrap_or("-"))})).await?;
 //!     Ok(Action::Done)
 //! }

@@ -159,7 +159,7 @@ pub(super) async fn answer(
             &Fault::OF_OBJECT
         };
         let rate = state.faults.rates.0;
-        let fault = state.strike(which, &ask.moment, rate);
+        let fault = state.inject(which, &ask.moment, rate);
         if let Some(no) = refusal(&state, &ask) {
             return Ok(no);
         }

@@ -112,10 +112,10 @@ impl Server {
         }
     }
 
-    /// Completes when this many faults have struck.
-    pub async fn until_struck(&self, count: usize) {
+    /// Completes when this many faults were injected.
+    pub async fn until_injected(&self, count: usize) {
         let mut seen = self.seen();
-        while self.lock().faults.struck.len() < count {
+        while self.lock().faults.injected.len() < count {
             self.changed_since(&mut seen).await;
         }
     }

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use tokio::runtime::Builder;
 
-use super::fault::{Faults, Strike};
+use super::fault::{Faults, InjectedFault};
 use super::server::Server;
 
 /// Shares of requests and of events in watches that a fault strikes.
@@ -17,7 +17,7 @@ const RUNS: usize = 200;
 /// The panic of a run that failed.
 type Failure = Box<dyn Any + Send>;
 
-/// Runs `world` with a server for each of `count` seeds, with paused time and random faults until [`Server::heal`]. If
+/// Runs `world` with a server for each of `count` seeds, with paused time and random faults until [`Server::clear_faults`]. If
 /// a run panics, the seed is printed with as few faults as are necessary for the failure, and the panic continues.
 /// While faults strike, wait with `tokio::time::sleep`, because [`Server::settled`] may never complete.
 ///
@@ -27,11 +27,11 @@ type Failure = Box<dyn Any + Send>;
 /// ```
 /// use controller_machinery::testing::{Id, seeds};
 /// # use controller_machinery::manager::{Context, Manager};
-/// # use controller_machinery::{controller::{Action, Problem}, object::{Kind, Meta}, view};
+/// # use controller_machinery::{controller::{Action, ReconcileError}, object::{Kind, Meta}, view};
 /// # #[derive(Debug, serde::Deserialize, serde::Serialize)]
 /// # struct Website { metadata: Meta }
 /// # view!(Website: Kind::namespaced("example.com", "v1", "Website", "websites"));
-/// # async fn reconcile(_: std::sync::Arc<Website>, cx: Context<Website>) -> Result<Action, Problem> {
+/// # async fn reconcile(_: std::sync::Arc<Website>, cx: Context<Website>) -> Result<Action, ReconcileError> {
 /// #     cx.patch_status(serde_json::json!({"url": "https://a.example.com/"})).await?;
 /// #     Ok(Action::Done)
 /// # }
@@ -42,7 +42,7 @@ type Failure = Box<dyn Any + Send>;
 ///     let manager = Manager::new("websites").controller::<Website>().reconcile(reconcile);
 ///     let test = async {
 ///         tokio::time::sleep(std::time::Duration::from_secs(60)).await;
-///         server.heal();
+///         server.clear_faults();
 ///         server.until(&id, |site| site["status"]["url"] == "https://a.example.com/").await;
 ///     };
 ///     server.run(manager, test).await;
@@ -58,10 +58,10 @@ pub fn seeds(count: u64, world: impl AsyncFn(Server)) {
     for seed in all {
         let (server, outcome) = run(seed, &world, |faults| faults.rates = RATES);
         if let Err(failure) = outcome {
-            let struck = server.lock().faults.struck.clone();
-            match shortened(seed, struck.clone(), &world) {
+            let injected = server.lock().faults.injected.clone();
+            match shortened(seed, injected.clone(), &world) {
                 Some(plan) => report(seed, "It fails with these faults alone", &plan),
-                None => report(seed, "These faults struck", &struck),
+                None => report(seed, "These faults injected", &injected),
             }
             resume_unwind(failure);
         }
@@ -86,15 +86,19 @@ fn run(
 
 /// Removes faults as long as the run still fails, first many at a time. `None` if the run does not fail again with the
 /// same faults, because it depends on another random choice of the server.
-fn shortened(seed: u64, struck: Vec<Strike>, world: &impl AsyncFn(Server)) -> Option<Vec<Strike>> {
-    let fails = |plan: &[Strike]| {
+fn shortened(
+    seed: u64,
+    injected: Vec<InjectedFault>,
+    world: &impl AsyncFn(Server),
+) -> Option<Vec<InjectedFault>> {
+    let fails = |plan: &[InjectedFault]| {
         let (_, outcome) = run(seed, world, |faults| faults.planned = plan.to_vec());
         outcome.is_err()
     };
-    if !fails(&struck) {
+    if !fails(&injected) {
         return None;
     }
-    let (mut size, mut runs, mut plan) = (struck.len(), 0, struck);
+    let (mut size, mut runs, mut plan) = (injected.len(), 0, injected);
     while size > 0 {
         let mut at = 0;
         while at < plan.len() && runs < RUNS {
@@ -113,7 +117,7 @@ fn shortened(seed: u64, struck: Vec<Strike>, world: &impl AsyncFn(Server)) -> Op
 }
 
 #[expect(clippy::print_stderr, reason = "it is read in the output of a test that failed")]
-fn report(seed: u64, which: &str, plan: &[Strike]) {
+fn report(seed: u64, which: &str, plan: &[InjectedFault]) {
     eprintln!("seed {seed} failed; SEED={seed} repeats it. {which}:");
     plan.iter().for_each(|strike| eprintln!("- {strike}"));
     if plan.is_empty() {

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use super::crd::Crd;
 use super::deletion;
-use super::fault::{Fault, Faults, Moment, Strike};
+use super::fault::{Fault, Faults, InjectedFault, Moment};
 use super::history::{History, Id};
 use super::managers::{Write, Writer};
 use super::request::Received;
@@ -58,8 +58,8 @@ pub(super) struct State {
     pub(super) streaming: bool,
     /// True if every streaming list is accepted, but contains only an ERROR frame.
     pub(super) streams_break: bool,
-    /// True if it chooses at random between permitted behaviors: [`Server::set_liberties`].
-    pub(super) liberties: bool,
+    /// True if it chooses at random between permitted behaviors: [`Server::set_variation`].
+    pub(super) varies: bool,
     /// Maximum size of a page, whatever limit is requested.
     pub(super) page: usize,
     pub(super) unserved: HashSet<String>,
@@ -96,7 +96,7 @@ impl Server {
             faults: Faults::default(),
             streaming: true,
             streams_break: false,
-            liberties: true,
+            varies: true,
             page: 500,
             unserved: HashSet::new(),
             forbidden: HashSet::new(),
@@ -207,8 +207,8 @@ impl Server {
 
     /// Sets whether it also shows behavior that the API permits and the current kube-apiserver does not show. It
     /// refuses an old watch in the stream or as a response, and begins a streaming list with an older state.
-    pub fn set_liberties(&self, liberties: bool) {
-        self.lock().liberties = liberties;
+    pub fn set_variation(&self, varies: bool) {
+        self.lock().varies = varies;
     }
 
     /// Enables the garbage collector. It deletes objects whose owners no longer exist, as in Kubernetes, but at once.
@@ -245,11 +245,11 @@ impl Server {
         assert!(fault.fits(verb), "{fault:?} never strikes {verb:?}");
         let mut state = self.lock();
         let at = state.faults.later(verb, resource, number);
-        state.faults.planned.push(Strike { at, fault });
+        state.faults.planned.push(InjectedFault { at, fault });
     }
 
     /// Removes all planned, scripted and random faults.
-    pub fn heal(&self) {
+    pub fn clear_faults(&self) {
         let mut state = self.lock();
         state.faults.planned.clear();
         state.faults.script.clear();
@@ -326,7 +326,7 @@ impl Server {
     }
 
     /// Returns the number of strikes of each fault.
-    pub fn struck(&self) -> BTreeMap<String, u64> {
+    pub fn injected(&self) -> BTreeMap<String, u64> {
         self.lock().faults.by_name()
     }
 
@@ -405,8 +405,8 @@ impl State {
     }
 
     /// See [`Faults::strike`].
-    pub(super) fn strike(&mut self, which: &[Fault], at: &Moment, rate: f64) -> Option<Fault> {
-        self.faults.strike(which, at, rate, &mut self.rng)
+    pub(super) fn inject(&mut self, which: &[Fault], at: &Moment, rate: f64) -> Option<Fault> {
+        self.faults.inject(which, at, rate, &mut self.rng)
     }
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use super::*;
-use crate::controller::{Action, Problem};
+use crate::controller::{Action, ReconcileError};
 use crate::manager::Manager;
 use crate::object::{Kind, Meta};
 
@@ -195,7 +195,7 @@ async fn a_test_timeout_names_the_awaited_objects() {
     }
     crate::view!(Pod: Kind::namespaced("", "v1", "Pod", "pods"));
     let manager = Manager::new("test").controller::<Pod>();
-    let manager = manager.reconcile(async |_, _| Ok::<_, Problem>(Action::Done));
+    let manager = manager.reconcile(async |_, _| Ok::<_, ReconcileError>(Action::Done));
     let server = Server::new(1);
     server.run(manager, server.until(&Id::new("/api/v1/pods", "ns", "a"), |_| true)).await;
 }

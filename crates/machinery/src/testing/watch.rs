@@ -55,7 +55,7 @@ impl Watching {
         let fault = {
             let mut state = server.lock();
             let rate = state.faults.rates.0;
-            state.strike(&Fault::WATCH, &ask.moment, rate)
+            state.inject(&Fault::WATCH, &ask.moment, rate)
         };
         let selection = match Selection::of(&ask) {
             Ok(selection) => selection,
@@ -114,7 +114,7 @@ impl Watching {
             watching.initial(stale)?;
         } else if watching.sent < server.lock().window {
             let mut state = server.lock();
-            if state.liberties && state.rng.bool() {
+            if state.varies && state.rng.bool() {
                 return Err(Fault::Gone);
             }
             drop(state);
@@ -139,7 +139,7 @@ impl Watching {
         }
         let until = match state.visible(&self.ask, stale) {
             Ok(until) => until,
-            Err(Fault::TooLarge) if !state.liberties || state.rng.bool() => {
+            Err(Fault::TooLarge) if !state.varies || state.rng.bool() => {
                 drop(state);
                 self.end_with(&too_large());
                 return Ok(());
@@ -147,7 +147,7 @@ impl Watching {
             Err(fault) => return Err(fault),
         };
         let oldest = state.window.max(state.history.compacted).max(100).min(until);
-        let exact = !state.liberties || state.rng.bool();
+        let exact = !state.varies || state.rng.bool();
         let snapshot = if exact { until } else { state.rng.u64(oldest..=until) };
         let objects: Vec<_> = state
             .history
@@ -234,8 +234,8 @@ impl Watching {
     fn scripted_fault(&mut self) -> bool {
         // `Duplicate` is excluded because there is no event yet that could be repeated.
         let [which @ .., Fault::Duplicate] = &Fault::FRAME else { return false };
-        let fault = self.server.lock().strike(which, &self.ask.moment, 0.0);
-        fault.is_some_and(|fault| self.strike(fault, "MODIFIED", &Value::Null))
+        let fault = self.server.lock().inject(which, &self.ask.moment, 0.0);
+        fault.is_some_and(|fault| self.inject(fault, "MODIFIED", &Value::Null))
     }
 
     fn random_fault(&mut self, verb: &str, object: &Value) -> bool {
@@ -243,15 +243,15 @@ impl Watching {
             let mut state = self.server.lock();
             let rate = state.faults.rates.1;
             let event = state.faults.next("event", &self.ask.resource);
-            state.strike(&Fault::FRAME, &event, rate)
+            state.inject(&Fault::FRAME, &event, rate)
         };
         let Some(fault) = fault else { return false };
         self.server.change(|_| {});
-        self.strike(fault, verb, object)
+        self.inject(fault, verb, object)
     }
 
     /// Applies the fault. Returns whether it ends the watch.
-    fn strike(&mut self, fault: Fault, verb: &str, object: &Value) -> bool {
+    fn inject(&mut self, fault: Fault, verb: &str, object: &Value) -> bool {
         match fault {
             Fault::GoneInStream => self.error(410, "Expired", "too old resource version"),
             Fault::TooManyInStream => self.error(429, "TooManyRequests", "too many requests"),

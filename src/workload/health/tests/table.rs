@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::super::*;
 use crate::app::{self, App};
-use crate::controller::Problem;
+use crate::controller::ReconcileError;
 use crate::generic_daemon::{self, GenericDaemon};
 use crate::memcached::{self, Memcached};
 use crate::object::{ObjectKey, Resource};
@@ -283,16 +283,16 @@ fn held(status: Value, state: (bool, u64)) -> Vec<Condition> {
 
 /// A Memcached whose Deployment could not be written. `status` is that of the stored Deployment, if it
 /// exists.
-fn unwritten(problem: &Problem, status: Option<Value>) -> Vec<Condition> {
+fn unwritten(problem: &ReconcileError, status: Option<Value>) -> Vec<Condition> {
     let child = status.map(|status| deployment(false, status));
     let failure = failure(problem);
     reported(child.as_ref(), Health::of_problem(problem), failure.as_deref())
 }
 
-fn by_quota() -> Problem {
+fn by_quota() -> ReconcileError {
     let source = client::Error::api(403, "Forbidden", "exceeded quota: q");
     let key = ObjectKey::new("default", "cart");
-    Problem::Call { verb: "update", kind: "Deployment", key, source: Box::new(source) }
+    ReconcileError::Call { verb: "update", kind: "Deployment", key, source: Box::new(source) }
 }
 
 fn of_app(status: Value, as_desired: bool) -> Vec<Condition> {
@@ -709,9 +709,9 @@ fn writes() -> Vec<Row> {
         ..Health::paused(true)
     };
     let key = ObjectKey::new("default", "memcached-sample");
-    let taken = Problem::not_owned::<Memcached, Deployment>(&key);
+    let taken = ReconcileError::not_owned::<Memcached, Deployment>(&key);
     let name = Name { kind: Deployment::kind(), key };
-    let deleted = Problem::Contested { name, field: None, wait: Duration::ZERO };
+    let deleted = ReconcileError::Contested { name, field: None, wait: Duration::ZERO };
     vec![
         row(
             (M, "a foreign Deployment has the name"),

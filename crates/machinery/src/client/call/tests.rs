@@ -47,7 +47,7 @@ const PROGRAM: Identity = Identity::new("website", "example.com").version("1.2.3
 
 type Pieces = Pin<Box<dyn futures::Stream<Item = Result<Frame<Bytes>, BoxError>> + Send>>;
 
-/// Behaviour of a body after its pieces: it ends, breaks or hangs.
+/// Behaviour of a body after its chunks: it ends, breaks or hangs.
 #[derive(Clone, Copy)]
 enum End {
     Good,
@@ -55,15 +55,15 @@ enum End {
     Never,
 }
 
-fn body(pieces: &[&str], end: End) -> StreamBody<Pieces> {
-    let pieces: Vec<_> = pieces.iter().map(|piece| Bytes::from((*piece).to_owned())).collect();
-    let pieces = stream::iter(pieces).map(|piece| Ok(Frame::data(piece)));
+fn body(chunks: &[&str], end: End) -> StreamBody<Pieces> {
+    let chunks: Vec<_> = chunks.iter().map(|chunk| Bytes::from((*chunk).to_owned())).collect();
+    let chunks = stream::iter(chunks).map(|chunk| Ok(Frame::data(chunk)));
     StreamBody::new(match end {
-        End::Good => Box::pin(pieces),
+        End::Good => Box::pin(chunks),
         End::Broken => {
-            Box::pin(pieces.chain(stream::once(async { Err(BoxError::from("connection reset")) })))
+            Box::pin(chunks.chain(stream::once(async { Err(BoxError::from("connection reset")) })))
         }
-        End::Never => Box::pin(pieces.chain(stream::pending())),
+        End::Never => Box::pin(chunks.chain(stream::pending())),
     })
 }
 
@@ -79,14 +79,14 @@ struct Asked {
     body: serde_json::Value,
 }
 
-/// A client whose server answers everything with `code` and `pieces`, and what was requested.
-fn client(code: u16, pieces: &'static [&'static str], end: End) -> (Client, Arc<Mutex<Asked>>) {
-    client_with(code, pieces, end, Options::new(PROGRAM))
+/// A client whose server answers everything with `code` and `chunks`, and what was requested.
+fn client(code: u16, chunks: &'static [&'static str], end: End) -> (Client, Arc<Mutex<Asked>>) {
+    client_with(code, chunks, end, Options::new(PROGRAM))
 }
 
 fn client_with(
     code: u16,
-    pieces: &'static [&'static str],
+    chunks: &'static [&'static str],
     end: End,
     options: Options,
 ) -> (Client, Arc<Mutex<Asked>>) {
@@ -109,7 +109,7 @@ fn client_with(
                 agent: header("user-agent"),
                 body: serde_json::from_slice(&bytes).unwrap_or_default(),
             };
-            let mut answer = Response::new(body(pieces, end));
+            let mut answer = Response::new(body(chunks, end));
             *answer.status_mut() = code.try_into().unwrap();
             answer.headers_mut().insert("retry-after", "3".parse().unwrap());
             Ok::<_, Infallible>(answer)

@@ -45,7 +45,7 @@ fn an_object_before_its_event_type_is_decoded() {
 #[test]
 fn an_undecodable_object_is_identified() {
     match decode::<View>(BAD.as_bytes()) {
-        Ok(WatchEvent::Undecodable(bad)) => {
+        Ok(WatchEvent::InvalidObject(bad)) => {
             assert_eq!(bad.key, ObjectKey::new("ns", "a"));
             assert_eq!(bad.version, ResourceVersion::new(7));
             assert!(bad.uid.is_some() && bad.deleted);
@@ -135,7 +135,9 @@ fn the_reason_for_an_undecodable_object_is_short() {
         r#"{{"type":"ADDED","object":{{"metadata":{{"name":"a"}},"spec":{{"size":"{wide}"}}}}}}"#
     );
     match decode::<View>(frame.as_bytes()) {
-        Ok(WatchEvent::Undecodable(bad)) => assert!(bad.why.len() < 300, "{} bytes", bad.why.len()),
+        Ok(WatchEvent::InvalidObject(bad)) => {
+            assert!(bad.why.len() < 300, "{} bytes", bad.why.len());
+        }
         other => panic!("{other:?}"),
     }
 }

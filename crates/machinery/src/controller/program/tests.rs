@@ -3,14 +3,14 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::*;
-use crate::controller::{Action, Options, Problem};
+use crate::controller::{Action, Options, ReconcileError};
 use crate::object::ObjectKey;
 
 /// A pass that lasts until the shutdown, and a while longer.
 struct Slow(Shutdown, Arc<Mutex<Vec<&'static str>>>);
 
 impl Reconciler for Slow {
-    async fn reconcile(&self, _: &ObjectKey) -> Result<Action, Problem> {
+    async fn reconcile(&self, _: &ObjectKey) -> Result<Action, ReconcileError> {
         self.0.request();
         tokio::time::sleep(Duration::from_secs(1)).await;
         self.1.lock().push("pass");

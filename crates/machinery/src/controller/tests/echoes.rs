@@ -49,7 +49,7 @@ struct Writing {
 }
 
 impl Reconciler for Writing {
-    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Problem> {
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, ReconcileError> {
         self.passes.lock().push(key.name().to_string());
         let script = std::mem::take(&mut *self.script.lock());
         for comes in script {
@@ -64,7 +64,7 @@ impl Reconciler for Writing {
                     self.store.apply_delete(&thing(0).meta.key, UID.parse().unwrap());
                 }
                 Comes::Nothing => std::future::pending().await,
-                Comes::Failure => return Err(wrong(Class::Terminal)),
+                Comes::Failure => return Err(wrong(ErrorClass::Terminal)),
             }
             tokio::task::yield_now().await;
         }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tokio::time::{Instant, sleep};
 
 use super::{
-    Action, Class, Controller, Does, Duration, MS, ObjectKey, Options, Outcome, Problem,
-    Reconciler, SECOND, ScriptState, start,
+    Action, Controller, Does, Duration, ErrorClass, MS, ObjectKey, Options, Outcome,
+    ReconcileError, Reconciler, SECOND, ScriptState, start,
 };
 
 #[tokio::test(start_paused = true)]
@@ -40,7 +40,12 @@ async fn a_hanging_reconcile_is_dropped_at_its_deadline_and_frees_its_worker() {
 
 #[tokio::test(start_paused = true)]
 async fn keys_that_hang_panic_or_fail_do_not_slow_down_other_keys() {
-    let bad = [Does::Hang, Does::Panic, Does::Fail(Class::Transient), Does::Fail(Class::Conflict)];
+    let bad = [
+        Does::Hang,
+        Does::Panic,
+        Does::Fail(ErrorClass::Transient),
+        Does::Fail(ErrorClass::Conflict),
+    ];
     let names: Vec<String> = (0..bad.len()).map(|at| format!("bad-{at}")).collect();
     let script: Vec<(&str, Does)> = names.iter().map(String::as_str).zip(bad).collect();
     let running = start(4, &script);
@@ -82,14 +87,14 @@ async fn a_blocking_reconcile_does_not_keep_keys_from_idle_workers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_of_held_for_delays_no_key() {
+async fn a_panicking_delay_function_delays_no_key() {
     struct Bad(Arc<ScriptState>);
     impl Reconciler for Bad {
-        async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Problem> {
+        async fn reconcile(&self, key: &ObjectKey) -> Result<Action, ReconcileError> {
             self.0.ended.lock().push(key.name().to_string());
             Ok(Action::Done)
         }
-        fn held_for(&self, _: &ObjectKey) -> Option<Duration> {
+        fn delay(&self, _: &ObjectKey) -> Option<Duration> {
             unreachable!("a bug");
         }
     }

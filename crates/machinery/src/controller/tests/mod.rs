@@ -15,8 +15,8 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use super::{
-    Action, Class, Controller, Finished, Handle, Name, Options, Outcome, Problem, Reconciler,
-    Summary,
+    Action, Controller, ErrorClass, Finished, Handle, Name, Options, Outcome, ReconcileError,
+    Reconciler, Summary,
 };
 use crate::client;
 use crate::object::{Kind, ObjectKey};
@@ -25,8 +25,12 @@ use crate::workqueue::Limits;
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
 
-fn wrong(class: Class) -> Problem {
-    Problem::Custom { class, reason: "ErrTest", message: "as the test wants it".to_owned() }
+fn wrong(class: ErrorClass) -> ReconcileError {
+    ReconcileError::Custom {
+        class,
+        reason: "ErrTest".into(),
+        message: "as the test wants it".to_owned(),
+    }
 }
 
 /// The name of a child.
@@ -40,7 +44,7 @@ fn child(name: &str) -> Name {
 enum Does {
     Succeed,
     Again(Duration),
-    Fail(Class),
+    Fail(ErrorClass),
     Refuse(Duration),
     /// Fails, and names the pause before the next try.
     Pause(Duration),
@@ -69,7 +73,7 @@ struct ScriptState {
 struct Script(Arc<ScriptState>);
 
 impl Reconciler for Script {
-    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, Problem> {
+    async fn reconcile(&self, key: &ObjectKey) -> Result<Action, ReconcileError> {
         let name = key.name().to_string();
         self.0.began.lock().push((name.clone(), Instant::now()));
         let does = self.0.script.lock().get(&name).copied().unwrap_or(Does::Succeed);
@@ -84,13 +88,13 @@ impl Reconciler for Script {
                 return Err(error.into());
             }
             Does::Pause(wait) => {
-                return Err(Problem::Contested { name: child("c"), field: None, wait });
+                return Err(ReconcileError::Contested { name: child("c"), field: None, wait });
             }
             Does::Panic => panic!("as the test wants it"),
-            Does::Wait(name) => return Err(Problem::Terminating(child(name))),
+            Does::Wait(name) => return Err(ReconcileError::Terminating(child(name))),
             Does::WaitAfter(after, name) => {
                 sleep(after).await;
-                return Err(Problem::Terminating(child(name)));
+                return Err(ReconcileError::Terminating(child(name)));
             }
             Does::PanicWhenDropped => {
                 struct Bomb;

@@ -2,12 +2,12 @@
 
 use tokio::time::sleep;
 
-use super::{Class, Does, MS, Options, SECOND, child, start, start_with};
-use crate::client::Connectivity;
+use super::{Does, ErrorClass, MS, Options, SECOND, child, start, start_with};
+use crate::client::ApiServerHealth;
 
 #[tokio::test(start_paused = true)]
 async fn a_transient_failure_is_retried_with_doubling_delays() {
-    let running = start(1, &[("bad", Does::Fail(Class::Transient))]);
+    let running = start(1, &[("bad", Does::Fail(ErrorClass::Transient))]);
     running.add("bad");
     sleep(700 * MS).await;
     // tokio's timers round up to the millisecond.
@@ -20,7 +20,7 @@ async fn a_transient_failure_is_retried_with_doubling_delays() {
 
 #[tokio::test(start_paused = true)]
 async fn success_ends_a_failure_streak_and_cancels_the_pending_retry() {
-    let running = start(1, &[("a", Does::Fail(Class::Transient))]);
+    let running = start(1, &[("a", Does::Fail(ErrorClass::Transient))]);
     running.add("a");
     sleep(200 * MS).await;
     let before = running.told.passes("a");
@@ -33,7 +33,7 @@ async fn success_ends_a_failure_streak_and_cancels_the_pending_retry() {
 
 #[tokio::test(start_paused = true)]
 async fn a_conflict_is_retried_soon_and_less_often_if_it_persists() {
-    let running = start(1, &[("c", Does::Fail(Class::Conflict))]);
+    let running = start(1, &[("c", Does::Fail(ErrorClass::Conflict))]);
     running.add("c");
     sleep(3600 * SECOND).await;
     let gaps = running.told.gaps("c");
@@ -44,7 +44,7 @@ async fn a_conflict_is_retried_soon_and_less_often_if_it_persists() {
 
 #[tokio::test(start_paused = true)]
 async fn a_forbidden_key_is_retried_slowly_and_heals_within_two_minutes() {
-    let running = start(1, &[("f", Does::Fail(Class::Forbidden))]);
+    let running = start(1, &[("f", Does::Fail(ErrorClass::Forbidden))]);
     running.add("f");
     sleep(3600 * SECOND).await;
     let gaps = running.told.gaps("f");
@@ -54,7 +54,7 @@ async fn a_forbidden_key_is_retried_slowly_and_heals_within_two_minutes() {
 
 #[tokio::test(start_paused = true)]
 async fn a_kind_that_is_not_served_is_retried_within_half_a_minute() {
-    let running = start(1, &[("n", Does::Fail(Class::NotServed))]);
+    let running = start(1, &[("n", Does::Fail(ErrorClass::NotServed))]);
     running.add("n");
     sleep(3600 * SECOND).await;
     let gaps = running.told.gaps("n");
@@ -64,7 +64,7 @@ async fn a_kind_that_is_not_served_is_retried_within_half_a_minute() {
 
 #[tokio::test(start_paused = true)]
 async fn other_failures_do_not_reset_the_backoff_of_refusals() {
-    use Class::{Conflict, Forbidden, Transient};
+    use ErrorClass::{Conflict, Forbidden, Transient};
     let running = start(1, &[("f", Does::Fail(Forbidden))]);
     running.add("f");
     for class in [Transient, Forbidden, Conflict, Forbidden].into_iter().cycle().take(24) {
@@ -79,10 +79,10 @@ async fn other_failures_do_not_reset_the_backoff_of_refusals() {
 
 #[tokio::test(start_paused = true)]
 async fn a_refusal_after_an_outage_has_the_backoff_of_a_first_one() {
-    let running = start(1, &[("f", Does::Fail(Class::Transient))]);
+    let running = start(1, &[("f", Does::Fail(ErrorClass::Transient))]);
     running.add("f");
     sleep(20 * SECOND).await;
-    running.told.set("f", Does::Fail(Class::Forbidden));
+    running.told.set("f", Does::Fail(ErrorClass::Forbidden));
     let before = running.told.passes("f");
     while running.told.passes("f") == before {
         sleep(MS).await;
@@ -93,12 +93,12 @@ async fn a_refusal_after_an_outage_has_the_backoff_of_a_first_one() {
 
 #[tokio::test(start_paused = true)]
 async fn other_failures_between_two_refusals_do_not_make_the_second_wait_longer() {
-    let running = start(1, &[("f", Does::Fail(Class::Forbidden))]);
+    let running = start(1, &[("f", Does::Fail(ErrorClass::Forbidden))]);
     running.add("f");
     sleep(MS).await;
-    running.told.set("f", Does::Fail(Class::Transient));
+    running.told.set("f", Does::Fail(ErrorClass::Transient));
     sleep(60 * SECOND).await;
-    running.told.set("f", Does::Fail(Class::Forbidden));
+    running.told.set("f", Does::Fail(ErrorClass::Forbidden));
     let before = running.told.passes("f");
     while running.told.passes("f") == before {
         sleep(MS).await;
@@ -112,7 +112,7 @@ async fn a_free_name_enqueues_only_the_keys_that_wait_for_it() {
     let script = [
         ("x", Does::Wait("child")),
         ("y", Does::Wait("other")),
-        ("z", Does::Fail(Class::Forbidden)),
+        ("z", Does::Fail(ErrorClass::Forbidden)),
     ];
     let running = start(1, &script);
     script.iter().for_each(|(name, _)| running.add(name));
@@ -138,13 +138,16 @@ async fn a_name_freed_during_the_reconcile_that_needs_it_is_not_missed() {
 
 #[tokio::test(start_paused = true)]
 async fn after_an_outage_failed_keys_are_retried_at_once_without_their_streak() {
-    let connectivity = Connectivity::default();
-    let options =
-        Options { workers: 1, connectivity: Some(connectivity.clone()), ..Options::default() };
+    let api_server_health = ApiServerHealth::default();
+    let options = Options {
+        workers: 1,
+        api_server_health: Some(api_server_health.clone()),
+        ..Options::default()
+    };
     let script = [
-        ("away", Does::Fail(Class::Transient)),
+        ("away", Does::Fail(ErrorClass::Transient)),
         ("asked", Does::Refuse(120 * SECOND)),
-        ("forbidden", Does::Fail(Class::Forbidden)),
+        ("forbidden", Does::Fail(ErrorClass::Forbidden)),
     ];
     let running = start_with(options, &script);
     for (name, _) in script {
@@ -152,11 +155,11 @@ async fn after_an_outage_failed_keys_are_retried_at_once_without_their_streak() 
         // Long enough for its pauses to grow, and into the middle of one.
         sleep(45 * SECOND).await;
     }
-    connectivity.failed();
+    api_server_health.failed();
     sleep(6 * SECOND).await;
     let passes = |name| running.told.passes(name);
     let before = script.map(|(name, _)| passes(name));
-    connectivity.answered(200);
+    api_server_health.responded(200);
     sleep(MS).await;
     assert_eq!(script.map(|(name, _)| passes(name)), [before[0] + 1, before[1], before[2]]);
     sleep(200 * MS).await;
@@ -166,13 +169,16 @@ async fn after_an_outage_failed_keys_are_retried_at_once_without_their_streak() 
 /// A short Retry-After late in an outage used to hold the key for the whole pause.
 #[tokio::test(start_paused = true)]
 async fn the_end_of_an_outage_shortens_a_backoff_to_the_retry_after() {
-    let connectivity = Connectivity::default();
-    let options =
-        Options { workers: 1, connectivity: Some(connectivity.clone()), ..Options::default() };
-    let running = start_with(options, &[("r", Does::Fail(Class::Transient))]);
+    let api_server_health = ApiServerHealth::default();
+    let options = Options {
+        workers: 1,
+        api_server_health: Some(api_server_health.clone()),
+        ..Options::default()
+    };
+    let running = start_with(options, &[("r", Does::Fail(ErrorClass::Transient))]);
     running.add("r");
     sleep(60 * SECOND).await;
-    connectivity.failed();
+    api_server_health.failed();
     running.told.set("r", Does::Refuse(10 * SECOND));
     let before = running.told.passes("r");
     while running.told.passes("r") == before {
@@ -180,7 +186,7 @@ async fn the_end_of_an_outage_shortens_a_backoff_to_the_retry_after() {
     }
     running.told.set("r", Does::Succeed);
     sleep(5 * SECOND).await;
-    connectivity.answered(200);
+    api_server_health.responded(200);
     sleep(4900 * MS).await;
     assert_eq!(running.told.passes("r"), before + 1, "it asked for ten seconds");
     running.add("r");
@@ -192,7 +198,7 @@ async fn the_end_of_an_outage_shortens_a_backoff_to_the_retry_after() {
 
 #[tokio::test(start_paused = true)]
 async fn a_terminal_error_is_not_retried_until_the_object_changes() {
-    let running = start(1, &[("t", Does::Fail(Class::Terminal))]);
+    let running = start(1, &[("t", Does::Fail(ErrorClass::Terminal))]);
     running.add("t");
     sleep(3600 * SECOND).await;
     assert_eq!(running.told.passes("t"), 1);
@@ -244,7 +250,7 @@ async fn a_failure_before_a_requeue_is_due_counts_as_the_first() {
     let running = start(1, &[("a", Does::Again(100 * SECOND))]);
     running.add("a");
     sleep(SECOND).await;
-    running.told.set("a", Does::Fail(Class::Transient));
+    running.told.set("a", Does::Fail(ErrorClass::Transient));
     running.add("a");
     sleep(60 * SECOND).await;
     assert_eq!(running.told.gaps("a")[1..4], [5, 10, 20]);

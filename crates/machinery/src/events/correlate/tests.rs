@@ -42,7 +42,7 @@ impl Bench {
     }
 }
 
-fn occurrence(object: &str, note: &str) -> Occurrence {
+fn occurrence(object: &str, note: &str) -> Event {
     let regarding = Regarding {
         api_version: "apps/v1".into(),
         kind: "Deployment".into(),
@@ -50,7 +50,14 @@ fn occurrence(object: &str, note: &str) -> Occurrence {
         uid: "01234567-89ab-cdef-0123-456789abcdef".parse().unwrap(),
     };
     let (kind, reason, note) = (Type::Warning, "FailedCreate", note.to_owned());
-    Occurrence { controller: "memcached", regarding, kind, reason, action: "Create", note }
+    Event {
+        controller: "memcached",
+        regarding,
+        kind,
+        reason: reason.into(),
+        action: "Create".into(),
+        note,
+    }
 }
 
 #[tokio::test]
@@ -97,12 +104,9 @@ async fn repetitions_leave_the_reserve_to_new_events() {
 async fn the_limit_of_one_object_does_not_affect_another() {
     let mut bench = Bench::new();
     let mut said = occurrence("a", "x");
-    let reasons: Vec<&'static str> =
-        (0..40).map(|i| &*String::leak(format!("Reason{i}"))).collect();
-    let verdicts: Vec<Result<bool, Dropped>> = reasons
-        .iter()
-        .map(|reason| {
-            said.reason = reason;
+    let verdicts: Vec<Result<bool, Dropped>> = (0..40)
+        .map(|i| {
+            said.reason = format!("Reason{i}").into();
             bench.correlator.observe(said.clone(), bench.now, bench.wall)
         })
         .collect();

@@ -39,7 +39,7 @@ fn having_read(record: Record) -> Candidate {
 
 /// One that leads: its renewal was sent at [`START`] and answered a second later.
 fn leading() -> Candidate {
-    let mut candidate = having_read(held_by("rival").given_up(wall()));
+    let mut candidate = having_read(held_by("rival").released(wall()));
     let Step::Update(record, _) = candidate.next(START, wall()) else { panic!("a free lease") };
     candidate.answered(START + SECOND, answer(record, 2));
     candidate
@@ -110,7 +110,7 @@ fn a_released_lease_is_acquired_in_less_than_three_seconds() {
     assert!(pause < 3 * SECOND, "{pause:?}");
     let now = START + pause;
     assert_eq!(candidate.next(now, wall()), Step::Read);
-    candidate.answered(now, answer(held_by("rival").given_up(wall()), 2));
+    candidate.answered(now, answer(held_by("rival").released(wall()), 2));
     assert!(matches!(candidate.next(now, wall()), Step::Update(..)), "at once");
 }
 
@@ -165,8 +165,8 @@ fn an_edited_lease_acknowledges_nothing() {
 /// Every write takes `takes`, and is carried out at its end. If `is_cancelled`, that is so only if the client has waited
 /// for it, as the API server cancels the requests of a closed connection.
 fn leads_with_writes_of(takes: Duration, is_cancelled: bool) -> bool {
-    let mut candidate = having_read(held_by("rival").given_up(wall()));
-    let (mut stored, mut number) = (held_by("rival").given_up(wall()), 1);
+    let mut candidate = having_read(held_by("rival").released(wall()));
+    let (mut stored, mut number) = (held_by("rival").released(wall()), 1);
     let mut landing: Vec<(Duration, Record, u64)> = Vec::new();
     let (mut now, mut leads) = (START, true);
     while now < START + 120 * SECOND {

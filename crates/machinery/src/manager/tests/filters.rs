@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 use super::server::Server;
 use super::{CHILD, Child, Node, SITE, Site, refused};
-use crate::controller::{Action, Problem};
+use crate::controller::{Action, ReconcileError};
 use crate::manager::Manager;
 use crate::store::Delta;
 
@@ -32,7 +32,7 @@ async fn a_filter_of_an_owned_kind_drops_changes_but_not_deletions() {
         .owns::<Child>()
         .reconcile(move |_, _| {
             *seen.lock() += 1;
-            async { Ok::<_, Problem>(Action::Done) }
+            async { Ok::<_, ReconcileError>(Action::Done) }
         });
     let test = async {
         sleep(Duration::from_secs(1)).await;

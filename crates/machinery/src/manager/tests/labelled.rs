@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::{Child, Site, nothing, refused};
-use crate::controller::{Action, Class, Problem};
+use crate::controller::{Action, ErrorClass, ReconcileError};
 use crate::manager::{Context, Manager};
 use crate::object::{Object, Typed};
 use crate::testing::{Id, Server, seeds};
@@ -19,7 +19,7 @@ const SITE_OF: &str = "example.com/site";
 const QUIET: Duration = Duration::from_secs(120);
 
 /// Gives a site a ConfigMap in each namespace that it names.
-async fn copies(site: Arc<Site>, cx: Context<Site>) -> Result<Action, Problem> {
+async fn copies(site: Arc<Site>, cx: Context<Site>) -> Result<Action, ReconcileError> {
     let namespaces = site.spec["to"].as_array().cloned().unwrap_or_default();
     let is_wanted = |copy: &Config| namespaces.contains(&json!(copy.key().namespace()));
     cx.prune::<Config>(is_wanted).await?;
@@ -28,11 +28,11 @@ async fn copies(site: Arc<Site>, cx: Context<Site>) -> Result<Action, Problem> {
         let metadata = json!({"name": "a", "namespace": namespace});
         let copy = json!({"metadata": metadata, "data": {"text": site.spec["text"]}});
         match cx.ensure::<Config>(copy).await {
-            Err(problem) if problem.class() == Class::Transient => return Err(problem),
+            Err(problem) if problem.class() == ErrorClass::Transient => return Err(problem),
             copied => problems.extend(copied.err()),
         }
     }
-    Problem::all(problems).map(|()| Action::Done)
+    ReconcileError::all(problems).map(|()| Action::Done)
 }
 
 fn manager() -> Manager {
@@ -70,7 +70,7 @@ fn copies_follow_their_owner_whatever_fails() {
         let is = |text: &'static str| move |it: &Value| it["data"]["text"] == text;
         let test = async {
             sleep(QUIET).await;
-            server.heal();
+            server.clear_faults();
             server.until(&copy("z"), is("one")).await;
             sleep(QUIET).await;
             assert!(server.get(&copy("x")).is_none(), "it is no longer wanted");
@@ -90,7 +90,7 @@ fn copies_follow_their_owner_whatever_fails() {
 #[tokio::test(start_paused = true)]
 async fn all_conflicting_names_are_reported_and_each_is_used_when_free() {
     let server = Server::new(1);
-    server.set_liberties(false);
+    server.set_variation(false);
     put(&server, &json!({"to": ["x", "y", "z"], "text": "one"}));
     for taken in ["x", "z"] {
         server.put(&copy(taken), json!({"data": {"text": "of somebody else"}}));
@@ -131,31 +131,31 @@ async fn a_label_without_a_finalizer_or_dropped_by_the_view_is_refused() {
 
 #[test]
 fn the_most_urgent_problem_decides_and_three_are_reported() {
-    let problem = |class: Class, what: &str| Problem::Custom {
+    let problem = |class: ErrorClass, what: &str| ReconcileError::Custom {
         class,
-        reason: "ErrSome",
+        reason: "ErrSome".into(),
         message: what.to_owned(),
     };
-    assert!(Problem::all([]).is_ok());
-    let one = Problem::all([problem(Class::Forbidden, "a")]).unwrap_err();
+    assert!(ReconcileError::all([]).is_ok());
+    let one = ReconcileError::all([problem(ErrorClass::Forbidden, "a")]).unwrap_err();
     assert_eq!(one.to_string(), "a");
     let many = [
-        (Class::Terminal, "a"),
-        (Class::Waiting, "b"),
-        (Class::Transient, "c"),
-        (Class::Waiting, "d"),
+        (ErrorClass::Terminal, "a"),
+        (ErrorClass::Waiting, "b"),
+        (ErrorClass::Transient, "c"),
+        (ErrorClass::Waiting, "d"),
     ];
-    let many = Problem::all(many.map(|(class, what)| problem(class, what))).unwrap_err();
+    let many = ReconcileError::all(many.map(|(class, what)| problem(class, what))).unwrap_err();
     assert_eq!(
         (many.class(), many.to_string()),
-        (Class::Transient, "c; b; d; and 1 more".to_owned())
+        (ErrorClass::Transient, "c; b; d; and 1 more".to_owned())
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn nothing_is_left_in_an_unwatched_or_unlisted_namespace() {
     let server = Server::new(1);
-    server.set_liberties(false);
+    server.set_variation(false);
     put(&server, &json!({"to": ["x", "y"], "text": "one"}));
     let test = async {
         server.until(&copy("x"), |it| it["data"]["text"] == "one").await;

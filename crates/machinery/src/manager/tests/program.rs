@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::time::sleep;
 
 use super::{Site, nothing};
-use crate::controller::{Action, Problem};
+use crate::controller::{Action, ReconcileError};
 use crate::manager::{Context, Lease, Manager};
 use crate::testing::{Id, Server};
 
@@ -67,14 +67,14 @@ fn replica(name: &'static str, log: &Log) -> Manager {
         .controller::<Site>()
         .reconcile(move |_, _| {
             works();
-            async { Ok::<_, Problem>(Action::Done) }
+            async { Ok::<_, ReconcileError>(Action::Done) }
         })
 }
 
 #[tokio::test(start_paused = true)]
 async fn tasks_run_in_all_processes_and_know_whether_theirs_leads() {
     let server = Server::new(1);
-    server.set_liberties(false);
+    server.set_variation(false);
     server.put(&site(), json!({}));
     let log = Log::default();
     let until = async |seconds| sleep(Duration::from_secs(seconds)).await;
@@ -101,7 +101,7 @@ async fn a_reconcile_knows_how_often_it_has_failed_in_a_row() {
     let manager =
         Manager::new("test").controller::<Site>().reconcile(move |_, cx: Context<Site>| {
             seen.lock().push(cx.failures().to_string());
-            async { Err::<Action, _>(Problem::transient("ErrTest", "always")) }
+            async { Err::<Action, _>(ReconcileError::transient("ErrTest", "always")) }
         });
     server.run(manager, sleep(Duration::from_secs(60))).await;
     assert_eq!(log.lock()[..3], ["0", "1", "2"]);
@@ -120,7 +120,7 @@ async fn reconciles_that_only_write_the_status_are_limited() {
             let pods = seen.lock().len();
             async move {
                 cx.patch_status(json!({ "pods": pods })).await?;
-                Ok::<_, Problem>(Action::Done)
+                Ok::<_, ReconcileError>(Action::Done)
             }
         });
     server.run(manager, sleep(Duration::from_secs(60))).await;

@@ -7,7 +7,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use serde_json::json;
 
-use crate::controller::{Action, Problem};
+use crate::controller::{Action, ReconcileError};
 use crate::manager::{Context, Manager};
 use crate::object::{Object, ObjectKey, Typed};
 use crate::testing::{Cluster, Fault, Id, Server, seeds};
@@ -18,7 +18,7 @@ const QUIET: Duration = Duration::from_secs(120);
 async fn reconcile(
     config: Arc<Typed<ConfigMap>>,
     cx: Context<Typed<ConfigMap>>,
-) -> Result<Action, Problem> {
+) -> Result<Action, ReconcileError> {
     let namespace = cx.get::<Typed<Namespace>>(&ObjectKey::new("", cx.key().namespace()))?;
     let labels = namespace.and_then(|namespace| namespace.metadata.labels.clone());
     let is_on = labels.is_some_and(|labels| labels.contains_key("on"));
@@ -64,7 +64,7 @@ fn types_of_k8s_openapi_are_reconciled_owned_and_watched() {
         server.put(&config, json!({"data": {"image": "web:1"}}));
         let test = async {
             tokio::time::sleep(QUIET).await;
-            server.heal();
+            server.clear_faults();
             server.until(&deployment, |it| it["status"]["availableReplicas"] == 2).await;
             server.fault("patch", &deployment.resource, 1, Fault::LostResponse);
             server.patch(&deployment, &json!({"spec": {"replicas": 5}})).unwrap();

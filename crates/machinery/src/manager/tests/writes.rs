@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::server::Server;
 use super::{CHILD, Child, SITE, Site, context};
 use crate::client::PropagationPolicy;
-use crate::controller::{Action, Class, Problem};
+use crate::controller::{Action, ErrorClass, ReconcileError};
 use crate::manager::{Context, Manager};
 use crate::object::{Object, ObjectKey};
 
@@ -56,7 +56,7 @@ async fn an_error_names_the_verb_the_kind_and_the_object() {
     cx.create::<Child>(child(&json!({}))).await.unwrap();
     let taken = cx.create::<Child>(child(&json!({}))).await.unwrap_err();
     assert!(taken.to_string().starts_with("cannot create Child ns/x: "), "{taken}");
-    assert_eq!(taken.class(), Class::Conflict);
+    assert_eq!(taken.class(), ErrorClass::Conflict);
     let nowhere = cx.create::<Child>(json!({"metadata": {"name": "x"}})).await.unwrap_err();
     assert_eq!(nowhere.to_string(), "a Child is in a namespace: name it");
 }
@@ -72,7 +72,7 @@ async fn an_apply_without_force_names_the_conflicting_fields() {
     server.put(CHILD, theirs);
     let problem = cx.apply_unforced::<Child>(child(&json!({"size": 1}))).await.unwrap_err();
     let fields = problem.api_error().unwrap().conflicting_fields();
-    assert_eq!((fields, problem.class()), (vec![".spec.size"], Class::Forbidden), "{problem}");
+    assert_eq!((fields, problem.class()), (vec![".spec.size"], ErrorClass::Forbidden), "{problem}");
     assert_eq!(server.get(CHILD)["spec"]["size"], 9);
     let forced = cx.apply::<Child>(child(&json!({"size": 1}))).await.unwrap();
     assert_eq!((forced.spec.size, forced.key().name().as_str()), (Some(1), "x"));
@@ -94,7 +94,7 @@ async fn a_write_of_an_unselected_object_does_not_enqueue_repeatedly() {
                 cx.apply::<Child>(child(&json!({"size": 1}))).await?;
                 cx.merge_patch::<Child>(&ObjectKey::new("ns", "x"), json!({"spec": {"limit": 2}}))
                     .await?;
-                Ok::<_, Problem>(Action::Done)
+                Ok::<_, ReconcileError>(Action::Done)
             }
         });
     server.run(manager, tokio::time::sleep(Duration::from_secs(1800))).await;

@@ -47,7 +47,7 @@ impl Asked {
     }
 }
 
-async fn reviews() -> (Reviews, Arc<Asked>) {
+async fn reviews() -> (DelegatedAuthorizer, Arc<Asked>) {
     let asked = Arc::new(Asked::default());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -63,7 +63,7 @@ async fn reviews() -> (Reviews, Arc<Asked>) {
         }
     });
     let config = kube::Config::new(format!("http://{address}").parse().unwrap());
-    (Reviews::new(Client::new(config, Options::default()).await.unwrap()), asked)
+    (DelegatedAuthorizer::new(Client::new(config, Options::default()).await.unwrap()), asked)
 }
 
 #[tokio::test]
@@ -119,11 +119,11 @@ async fn the_cache_is_bounded_and_guessed_tokens_displace_no_valid_one() {
 }
 
 /// Reviews that the API server never answers.
-fn unanswered() -> Arc<Reviews> {
+fn unanswered() -> Arc<DelegatedAuthorizer> {
     let service = tower::service_fn(|_: Request<Bytes>| {
         std::future::pending::<Result<Response<String>, std::io::Error>>()
     });
-    Arc::new(Reviews::new(Client::from_service(service, Options::default())))
+    Arc::new(DelegatedAuthorizer::new(Client::from_service(service, Options::default())))
 }
 
 #[tokio::test]

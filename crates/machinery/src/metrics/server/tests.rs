@@ -3,17 +3,17 @@ use tokio::net::TcpStream;
 
 use super::*;
 use crate::client::{Client, Options};
-use crate::metrics::{Build, Reviews};
+use crate::metrics::{Build, DelegatedAuthorizer};
 
 struct Running {
     address: SocketAddr,
-    ready: Checks,
+    ready: HealthChecks,
     stop: tokio::sync::oneshot::Sender<()>,
     served: tokio::task::JoinHandle<()>,
 }
 
-async fn start_with(limits: Limits, access: Access) -> Running {
-    let (health, ready) = (Checks::default(), Checks::default());
+async fn start_with(limits: Limits, access: Authorizer) -> Running {
+    let (health, ready) = (HealthChecks::default(), HealthChecks::default());
     health.add("ping", || Ok(String::new()));
     let metrics = Metrics::new(&"workload-operator".into(), &Build { version: "1", revision: "r" });
     let routes = Routes {
@@ -29,7 +29,7 @@ async fn start_with(limits: Limits, access: Access) -> Running {
 }
 
 async fn start() -> Running {
-    start_with(Limits::default(), Access::Open).await
+    start_with(Limits::default(), Authorizer::Open).await
 }
 
 impl Running {
@@ -120,7 +120,7 @@ async fn headers_are_bounded_in_size_and_number() {
 async fn a_silent_client_is_disconnected() {
     let header_time = Duration::from_millis(300);
     let limits = Limits { connections: 2, header_time, ..Limits::default() };
-    let server = start_with(limits, Access::Open).await;
+    let server = start_with(limits, Authorizer::Open).await;
     let mut idle = TcpStream::connect(server.address).await.unwrap();
     let mut slow = TcpStream::connect(server.address).await.unwrap();
     slow.write_all(b"GET /readyz HTTP/1.1\r\nx: ").await.unwrap();
@@ -134,7 +134,7 @@ async fn a_silent_client_is_disconnected() {
 
 #[tokio::test]
 async fn idle_connections_make_room_for_a_probe() {
-    let server = start_with(Limits { connections: 2, ..Limits::default() }, Access::Open).await;
+    let server = start_with(Limits { connections: 2, ..Limits::default() }, Authorizer::Open).await;
     let mut open = Vec::new();
     for _ in 0..2 {
         let mut stream = TcpStream::connect(server.address).await.unwrap();
@@ -171,7 +171,7 @@ async fn shutdown_waits_briefly_for_a_running_response() {
 
 /// An API server that admits the bearer of one token, recognizes but refuses another, and fails for a
 /// third.
-fn reviews() -> Access {
+fn reviews() -> Authorizer {
     use serde_json::{Value, json};
 
     let service = tower::service_fn(|request: Request<Bytes>| async move {
@@ -187,7 +187,7 @@ fn reviews() -> Access {
         Ok::<_, Box<dyn std::error::Error + Send + Sync>>(answer)
     });
     let client = Client::from_service(service, Options::default());
-    Access::Reviews(Arc::new(Reviews::new(client)))
+    Authorizer::DelegatedAuthorizer(Arc::new(DelegatedAuthorizer::new(client)))
 }
 
 #[tokio::test]
@@ -220,7 +220,7 @@ async fn tls_clients_are_served_and_http_clients_are_not() {
     let (certificate, key) = (folder.path().join("tls.crt"), folder.path().join("tls.key"));
     std::fs::write(&certificate, include_str!("../tls/test-cert.pem")).unwrap();
     std::fs::write(&key, include_str!("../tls/test-key.pem")).unwrap();
-    let ready = Checks::default();
+    let ready = HealthChecks::default();
     let routes = Routes { ready: Some(ready.clone()), ..Routes::default() };
     let any = "127.0.0.1:0".parse().unwrap();
     let server = Server::bind(any, routes, Limits::default()).await.unwrap();

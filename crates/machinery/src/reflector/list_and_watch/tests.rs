@@ -55,7 +55,7 @@ struct Run {
     answers: usize,
     asked: Arc<Mutex<Vec<Asked>>>,
     health: HealthHandle,
-    refresh: Refresh,
+    relist: Relist,
     client: Client,
     task: tokio::task::JoinHandle<Result<(), ResourceVersionRegressed>>,
 }
@@ -174,9 +174,9 @@ impl Run {
         let client = Client::from_service(service, Options::default());
         let (writer, _) = store::new::<V>(Vec::new());
         let reflector = Reflector::new(client.clone(), Scope::default(), writer);
-        let (health, refresh) = (reflector.health(), reflector.refresh());
+        let (health, relist) = (reflector.health(), reflector.refresh());
         let task = tokio::spawn(reflector.run(Shutdown::manual()));
-        Run { answers: script.len(), asked, health, refresh, client, task }
+        Run { answers: script.len(), asked, health, relist, client, task }
     }
 
     /// A run whose store is complete up to version 10, and whose watch was cut after a second.
@@ -466,9 +466,9 @@ async fn a_returning_server_ends_the_wait_unless_it_requested_it() {
         while run.asked.lock().len() < 10 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        run.client.connectivity().failed();
+        run.client.api_server_health().failed();
         tokio::time::sleep(Duration::from_secs(6)).await;
-        run.client.connectivity().answered(200);
+        run.client.api_server_health().responded(200);
         let wait = run.last_wait().await;
         assert_eq!(wait < Duration::from_secs(8), is_short, "{wait:?}");
     }
@@ -484,8 +484,8 @@ async fn the_first_response_after_an_outage_starts_the_waits_over() {
 async fn a_refresh_requests_the_newest_state_until_a_list_succeeds() {
     let run = Run::watching(&[Held("+11"), Down, Held("+12"), Held("=13")]);
     tokio::time::sleep(Duration::from_secs(10)).await;
-    run.refresh.request(1);
-    let done = tokio::spawn(run.refresh.done(1));
+    run.relist.request(1);
+    let done = tokio::spawn(run.relist.done(1));
     // The watch works meanwhile.
     assert_eq!(run.then().await, "watch 10, stream, watch 11, stream, version");
     done.await.unwrap();
@@ -497,7 +497,7 @@ async fn a_refresh_that_breaks_off_falls_back_to_pages_although_the_watch_works(
     let script = [Held(""), Ended("+1"), Held("+11"), Ended("+1"), Held("+12"), Ended("+1")];
     let run = Run::watching(&script);
     tokio::time::sleep(Duration::from_secs(10)).await;
-    run.refresh.request(1);
+    run.relist.request(1);
     let asked = "watch 10, stream, watch 10, stream, watch 11, stream, pages";
     assert_eq!(run.then().await, asked);
 }
@@ -506,7 +506,7 @@ async fn a_refresh_that_breaks_off_falls_back_to_pages_although_the_watch_works(
 async fn a_due_list_does_not_wait_for_an_accepted_watch() {
     let run = Run::watching(&[Held(""), Refused(503), Refused(503), Held("=13")]);
     tokio::time::sleep(Duration::from_secs(10)).await;
-    run.refresh.request(1);
+    run.relist.request(1);
     assert_eq!(run.then().await, "watch 10, stream, watch 10, stream, version");
 }
 
@@ -514,7 +514,7 @@ async fn a_due_list_does_not_wait_for_an_accepted_watch() {
 async fn a_refresh_detects_a_regressed_history() {
     let run = Run::watching(&[Held(""), Held("=9"), Held("=9"), Held("=9")]);
     tokio::time::sleep(Duration::from_secs(10)).await;
-    run.refresh.request(1);
+    run.relist.request(1);
     assert!(run.task.await.unwrap().is_err());
     let asked: Vec<String> = run.asked.lock().iter().map(|asked| asked.what.clone()).collect();
     assert_eq!(asked[2..], ["stream", "stream", "stream"], "no watch in between");
@@ -524,7 +524,7 @@ async fn a_refresh_detects_a_regressed_history() {
 async fn a_refresh_honours_retry_after() {
     let run = Run::watching(&[RetryAfter(60)]);
     tokio::time::sleep(Duration::from_secs(10)).await;
-    run.refresh.request(1);
+    run.relist.request(1);
     assert_eq!(run.then().await, "watch 10, stream");
     assert!(run.last_wait().await >= Duration::from_secs(60));
 }

@@ -3,9 +3,9 @@
 use serde_json::json;
 
 use super::deployment::counts;
-use super::{NODES, Object, PODS, Pass, Snapshot, amount, fits, hash, may_stay};
+use super::{NODES, Object, PODS, Snapshot, Sync, amount, fits, hash, may_stay};
 
-pub(super) fn sync(snapshot: &Snapshot, set: &Object, pass: &mut Pass) {
+pub(super) fn sync(snapshot: &Snapshot, set: &Object, sync: &mut Sync) {
     if set.is_deleting() || !set.at("/spec/template").is_object() {
         return;
     }
@@ -28,13 +28,13 @@ pub(super) fn sync(snapshot: &Snapshot, set: &Object, pass: &mut Pass) {
         if !fits(template, node, true) {
             misplaced += i64::from(!there.is_empty());
             if !may_stay(template, node) {
-                there.iter().filter(|pod| !pod.is_deleting()).for_each(|pod| pass.delete(pod));
+                there.iter().filter(|pod| !pod.is_deleting()).for_each(|pod| sync.delete(pod));
             }
             continue;
         }
         wanted += 1;
         if there.is_empty() {
-            pass.create_pod(set, "DaemonSet", Some(&node.id.name), Some(&hash));
+            sync.create_pod(set, "DaemonSet", Some(&node.id.name), Some(&hash));
             continue;
         }
         current += 1;
@@ -43,13 +43,13 @@ pub(super) fn sync(snapshot: &Snapshot, set: &Object, pass: &mut Pass) {
         ready += i64::from(pod.is("Ready"));
         updated += i64::from(is_new(pod));
         serving += i64::from(available(pod));
-        pass.waits |= pod.is("Ready") && !available(pod);
+        sync.waits |= pod.is("Ready") && !available(pod);
         if !is_new(pod) {
             old.push(pod);
         }
     }
     let old: Vec<_> = old.into_iter().map(|pod| (pod, available(pod))).collect();
-    replace(set, &old, wanted, wanted - serving, pass);
+    replace(set, &old, wanted, wanted - serving, sync);
     let mut status = counts(&[
         ("observedGeneration", set.number("/metadata/generation")),
         ("updatedNumberScheduled", updated),
@@ -65,11 +65,11 @@ pub(super) fn sync(snapshot: &Snapshot, set: &Object, pass: &mut Pass) {
     ] {
         status[name] = json!(count);
     }
-    pass.status(set, status);
+    sync.status(set, status);
 }
 
 /// Deletes pods of an old template, as far as `maxUnavailable` permits. `old`: each pod, and true if it is available.
-fn replace(set: &Object, old: &[(&Object, bool)], wanted: i64, missing: i64, pass: &mut Pass) {
+fn replace(set: &Object, old: &[(&Object, bool)], wanted: i64, missing: i64, sync: &mut Sync) {
     if set.text("/spec/updateStrategy/type") == "OnDelete" {
         return;
     }
@@ -78,7 +78,7 @@ fn replace(set: &Object, old: &[(&Object, bool)], wanted: i64, missing: i64, pas
     let mut allowed = limit.max(1) - missing;
     for (pod, serves) in old {
         if !serves || allowed > 0 {
-            pass.delete(pod);
+            sync.delete(pod);
             allowed -= i64::from(*serves);
         }
     }

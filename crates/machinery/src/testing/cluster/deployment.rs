@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Object, PODS, Pass, REPLICA_SETS, Snapshot, Step, amount, condition, hash, reference, renewed,
+    Object, PODS, REPLICA_SETS, Snapshot, Step, Sync, amount, condition, hash, reference, renewed,
 };
 use crate::testing::Id;
 
@@ -23,7 +23,7 @@ struct Rollout<'a> {
     unavailable: i64,
 }
 
-pub(super) fn sync(snapshot: &Snapshot, deployment: &Object, pass: &mut Pass) {
+pub(super) fn sync(snapshot: &Snapshot, deployment: &Object, sync: &mut Sync) {
     // A real API server refuses a template without labels.
     let labels = deployment.at("/spec/template/metadata/labels").as_object();
     if deployment.is_deleting() || labels.is_none_or(Map::is_empty) {
@@ -40,9 +40,9 @@ pub(super) fn sync(snapshot: &Snapshot, deployment: &Object, pass: &mut Pass) {
     let unavailable = if surge == 0 { unavailable.max(1) } else { unavailable };
     let new = new.first().copied();
     let rollout = Rollout { deployment, new, old, wanted, surge, unavailable };
-    rollout.scale(snapshot, pass);
-    rollout.forget(pass);
-    rollout.report(snapshot, pass);
+    rollout.scale(snapshot, sync);
+    rollout.forget(sync);
+    rollout.report(snapshot, sync);
 }
 
 /// Returns the template of a ReplicaSet without the hash.
@@ -71,7 +71,7 @@ impl<'a> Rollout<'a> {
         *self.deployment.at("/spec/paused") == true
     }
 
-    fn scale(&self, snapshot: &Snapshot, pass: &mut Pass) {
+    fn scale(&self, snapshot: &Snapshot, sync: &mut Sync) {
         let recreates = self.deployment.text("/spec/strategy/type") == "Recreate";
         let current: i64 = self.all().map(replicas).sum();
         let of_old: i64 = self.old.iter().map(|set| replicas(set)).sum();
@@ -80,30 +80,30 @@ impl<'a> Rollout<'a> {
             let only = active.next().filter(|_| active.next().is_none());
             let newest = || self.new.or_else(|| self.all().max_by_key(|set| revision(set)));
             if let Some(set) = only.or_else(newest) {
-                resize(set, replicas(set) + self.wanted - current, pass);
+                resize(set, replicas(set) + self.wanted - current, sync);
             }
             return;
         }
         if recreates && (of_old > 0 || self.old.iter().any(|set| has_pods(snapshot, set))) {
-            self.old.iter().for_each(|set| resize(set, 0, pass));
+            self.old.iter().for_each(|set| resize(set, 0, sync));
             return;
         }
         let room = if recreates { self.wanted } else { self.wanted + self.surge - current };
         match self.new {
-            None => self.create(room.clamp(0, self.wanted), pass),
-            Some(new) if replicas(new) > self.wanted => resize(new, self.wanted, pass),
+            None => self.create(room.clamp(0, self.wanted), sync),
+            Some(new) if replicas(new) > self.wanted => resize(new, self.wanted, sync),
             Some(new) => {
                 let size = replicas(new) + room.clamp(0, self.wanted - replicas(new));
-                resize(new, size, pass);
+                resize(new, size, sync);
                 if size == replicas(new) {
-                    self.scale_down_old(new, current, pass);
+                    self.scale_down_old(new, current, sync);
                 }
             }
         }
     }
 
     /// Scales down the old ReplicaSets, unavailable pods first (reconcileOldReplicaSets).
-    fn scale_down_old(&self, new: &Object, current: i64, pass: &mut Pass) {
+    fn scale_down_old(&self, new: &Object, current: i64, sync: &mut Sync) {
         let fewest = self.wanted - self.unavailable;
         let missing_of_new = replicas(new) - new.number("/status/availableReplicas");
         let mut surplus = current - fewest - missing_of_new;
@@ -114,11 +114,11 @@ impl<'a> Rollout<'a> {
             surplus -= broken;
             let working = available.min(spare).min(surplus).max(0);
             (spare, surplus) = (spare - working, surplus - working);
-            resize(set, replicas(set) - broken - working, pass);
+            resize(set, replicas(set) - broken - working, sync);
         }
     }
 
-    fn create(&self, size: i64, pass: &mut Pass) {
+    fn create(&self, size: i64, sync: &mut Sync) {
         let deployment = self.deployment;
         let hash = hash(deployment.at("/spec/template"));
         let mut template = deployment.at("/spec/template").clone();
@@ -140,20 +140,20 @@ impl<'a> Rollout<'a> {
             "status": { "replicas": 0 },
         });
         let name = format!("{}-{hash}", deployment.id.name);
-        pass.steps.push(Step::Create(Id::new(REPLICA_SETS, &deployment.id.namespace, name), set));
+        sync.steps.push(Step::Create(Id::new(REPLICA_SETS, &deployment.id.namespace, name), set));
     }
 
     /// Deletes the oldest ReplicaSets beyond `revisionHistoryLimit`.
-    fn forget(&self, pass: &mut Pass) {
+    fn forget(&self, sync: &mut Sync) {
         let limit = self.deployment.at("/spec/revisionHistoryLimit").as_u64().unwrap_or(10);
         let is_empty = |set: &&&Object| replicas(set) == 0 && set.number("/status/replicas") == 0;
         let mut empty: Vec<_> = self.old.iter().filter(is_empty).collect();
         empty.sort_by_key(|set| revision(set));
         let surplus = self.old.len().saturating_sub(usize::try_from(limit).unwrap_or(usize::MAX));
-        empty.into_iter().take(surplus).for_each(|set| pass.delete(set));
+        empty.into_iter().take(surplus).for_each(|set| sync.delete(set));
     }
 
-    fn report(&self, snapshot: &Snapshot, pass: &mut Pass) {
+    fn report(&self, snapshot: &Snapshot, sync: &mut Sync) {
         let before = self.deployment.at("/status");
         let available = self.sum("/status/availableReplicas");
         let updated = self.new.map_or(0, |new| new.number("/status/replicas"));
@@ -178,9 +178,9 @@ impl<'a> Rollout<'a> {
         let is_available =
             json!({"type": "Available", "status": value, "reason": reason, "message": message});
         let mut conditions = vec![touched(before, is_available, &snapshot.now)];
-        conditions.extend(self.progressing(snapshot, before, &status, pass));
+        conditions.extend(self.progressing(snapshot, before, &status, sync));
         status["conditions"] = json!(conditions);
-        pass.status(self.deployment, status);
+        sync.status(self.deployment, status);
     }
 
     /// Returns the condition Progressing (checkPausedConditions and syncRolloutStatus).
@@ -189,7 +189,7 @@ impl<'a> Rollout<'a> {
         snapshot: &Snapshot,
         before: &Value,
         status: &Value,
-        pass: &mut Pass,
+        sync: &mut Sync,
     ) -> Option<Value> {
         let old = condition(before, "Progressing");
         let is = |reason: &str| old.is_some_and(|old| old["reason"] == reason);
@@ -237,7 +237,7 @@ impl<'a> Rollout<'a> {
         let since = old.and_then(|old| old["lastUpdateTime"].as_str()).unwrap_or_default();
         let is_late = is("ProgressDeadlineExceeded");
         if is_late || !snapshot.is_past(since, deadline) {
-            pass.waits |= !is_late;
+            sync.waits |= !is_late;
             return old.cloned();
         }
         made("ProgressDeadlineExceeded", "False", &format!("{of_new} has timed out progressing."))
@@ -272,14 +272,14 @@ fn has_pods(snapshot: &Snapshot, set: &Object) -> bool {
     snapshot.owned_by(set, PODS).next().is_some()
 }
 
-fn resize(set: &Object, size: i64, pass: &mut Pass) {
+fn resize(set: &Object, size: i64, sync: &mut Sync) {
     let size = size.max(0);
     if replicas(set) != size {
-        pass.steps.push(Step::Patch(set.id.clone(), json!({"spec": {"replicas": size}})));
+        sync.steps.push(Step::Patch(set.id.clone(), json!({"spec": {"replicas": size}})));
     }
 }
 
-pub(super) fn sync_replica_set(snapshot: &Snapshot, set: &Object, pass: &mut Pass) {
+pub(super) fn sync_replica_set(snapshot: &Snapshot, set: &Object, sync: &mut Sync) {
     if set.is_deleting() {
         return;
     }
@@ -289,7 +289,7 @@ pub(super) fn sync_replica_set(snapshot: &Snapshot, set: &Object, pass: &mut Pas
     let mut pods: Vec<_> = snapshot.owned_by(set, PODS).filter(is_active).collect();
     let wanted = usize::try_from(replicas(set)).unwrap_or(0);
     for _ in pods.len()..wanted {
-        pass.create_pod(set, "ReplicaSet", None, None);
+        sync.create_pod(set, "ReplicaSet", None, None);
     }
     // Deletes unavailable pods first, then the newest.
     pods.sort_by_key(|pod| {
@@ -297,13 +297,13 @@ pub(super) fn sync_replica_set(snapshot: &Snapshot, set: &Object, pass: &mut Pas
         (!pod.text("/spec/nodeName").is_empty(), pod.is("Ready"), Reverse(created))
     });
     let (gone, kept) = pods.split_at(pods.len().saturating_sub(wanted));
-    gone.iter().for_each(|pod| pass.delete(pod));
+    gone.iter().for_each(|pod| sync.delete(pod));
 
     let min_ready = set.number("/spec/minReadySeconds");
     let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
     let ready = kept.iter().filter(|pod| pod.is("Ready")).count();
     let available = kept.iter().filter(|pod| snapshot.is_available(pod, min_ready)).count();
-    pass.waits |= available < ready;
+    sync.waits |= available < ready;
     let mut status = counts(&[
         ("observedGeneration", set.number("/metadata/generation")),
         ("fullyLabeledReplicas", number(kept.len())),
@@ -311,5 +311,5 @@ pub(super) fn sync_replica_set(snapshot: &Snapshot, set: &Object, pass: &mut Pas
         ("availableReplicas", number(available)),
     ]);
     status["replicas"] = json!(kept.len());
-    pass.status(set, status);
+    sync.status(set, status);
 }

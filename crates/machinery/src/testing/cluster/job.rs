@@ -3,14 +3,14 @@
 use serde_json::{Value, json};
 
 use super::deployment::counts;
-use super::{Object, PODS, Pass, Snapshot, Step, condition, renewed};
+use super::{Object, PODS, Snapshot, Step, Sync, condition, renewed};
 
-pub(super) fn sync(snapshot: &Snapshot, job: &Object, pass: &mut Pass) {
+pub(super) fn sync(snapshot: &Snapshot, job: &Object, sync: &mut Sync) {
     if job.is_deleting() || !job.at("/spec/template").is_object() {
         return;
     }
     if let Some(ended) = ["Complete", "Failed"].into_iter().find(|kind| job.is(kind)) {
-        return expire(snapshot, job, ended, pass);
+        return expire(snapshot, job, ended, sync);
     }
     let pods: Vec<_> = snapshot.owned_by(job, PODS).collect();
     let count = |phase: &str| {
@@ -25,11 +25,11 @@ pub(super) fn sync(snapshot: &Snapshot, job: &Object, pass: &mut Pass) {
     let is_over = failed > retries || succeeded >= wanted;
     if is_suspended || is_over {
         let unfinished = |pod: &&&Object| !has_ended(pod) && !pod.is_deleting();
-        pods.iter().filter(unfinished).for_each(|pod| pass.delete(pod));
+        pods.iter().filter(unfinished).for_each(|pod| sync.delete(pod));
     } else {
         let parallel = job.at("/spec/parallelism").as_i64().unwrap_or(1);
         for _ in active..parallel.min(wanted - succeeded) {
-            create_pod(job, pass);
+            create_pod(job, sync);
         }
     }
     let mut status = counts(&[
@@ -67,23 +67,23 @@ pub(super) fn sync(snapshot: &Snapshot, job: &Object, pass: &mut Pass) {
     if !conditions.is_empty() {
         status["conditions"] = json!(conditions);
     }
-    pass.status(job, status);
+    sync.status(job, status);
 }
 
 /// Deletes a finished Job after `ttlSecondsAfterFinished`.
-fn expire(snapshot: &Snapshot, job: &Object, ended: &str, pass: &mut Pass) {
+fn expire(snapshot: &Snapshot, job: &Object, ended: &str, sync: &mut Sync) {
     let Some(seconds) = job.at("/spec/ttlSecondsAfterFinished").as_i64() else { return };
     let since = condition(job.at("/status"), ended).map(|it| &it["lastTransitionTime"]);
     if snapshot.is_past(since.and_then(Value::as_str).unwrap_or_default(), seconds) {
-        pass.delete(job);
+        sync.delete(job);
     } else {
-        pass.waits = true;
+        sync.waits = true;
     }
 }
 
-fn create_pod(job: &Object, pass: &mut Pass) {
-    pass.create_pod(job, "Job", None, None);
-    if let Some(Step::Create(_, pod)) = pass.steps.last_mut() {
+fn create_pod(job: &Object, sync: &mut Sync) {
+    sync.create_pod(job, "Job", None, None);
+    if let Some(Step::Create(_, pod)) = sync.steps.last_mut() {
         pod["metadata"]["labels"]["batch.kubernetes.io/job-name"] = json!(job.id.name);
         pod["metadata"]["labels"]["job-name"] = json!(job.id.name);
     }

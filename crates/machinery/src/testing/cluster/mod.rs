@@ -142,25 +142,25 @@ async fn run(server: Server, states: Arc<Mutex<States>>) {
         let mut waits = false;
         server.change_if(|state| {
             let snapshot = Snapshot::of(state);
-            let mut pass = Pass { steps: Vec::new(), waits: false, names: state.names };
+            let mut sync = Sync { steps: Vec::new(), waits: false, names: state.names };
             for deployment in snapshot.of_resource(DEPLOYMENTS) {
-                deployment::sync(&snapshot, deployment, &mut pass);
+                deployment::sync(&snapshot, deployment, &mut sync);
             }
             for replica_set in snapshot.of_resource(REPLICA_SETS) {
-                deployment::sync_replica_set(&snapshot, replica_set, &mut pass);
+                deployment::sync_replica_set(&snapshot, replica_set, &mut sync);
             }
             for daemon_set in snapshot.of_resource(DAEMON_SETS) {
-                daemon_set::sync(&snapshot, daemon_set, &mut pass);
+                daemon_set::sync(&snapshot, daemon_set, &mut sync);
             }
             for job in snapshot.of_resource(JOBS) {
-                job::sync(&snapshot, job, &mut pass);
+                job::sync(&snapshot, job, &mut sync);
             }
-            pod::schedule(&snapshot, &mut pass);
-            pod::run(&snapshot, &mut *states.lock(), &mut pass);
-            end_namespaces(state, &snapshot, &mut pass);
-            (waits, state.names) = (pass.waits, pass.names);
+            pod::schedule(&snapshot, &mut sync);
+            pod::run(&snapshot, &mut *states.lock(), &mut sync);
+            end_namespaces(state, &snapshot, &mut sync);
+            (waits, state.names) = (sync.waits, sync.names);
             let before = state.history.version;
-            pass.steps.into_iter().for_each(|step| state.take(step));
+            sync.steps.into_iter().for_each(|step| state.take(step));
             state.history.version != before
         });
         tokio::select! {
@@ -172,7 +172,7 @@ async fn run(server: Server, states: Arc<Mutex<States>>) {
 }
 
 /// Deletes the objects in namespaces that are being deleted, and completes the deletion of empty ones.
-fn end_namespaces(state: &State, snapshot: &Snapshot, pass: &mut Pass) {
+fn end_namespaces(state: &State, snapshot: &Snapshot, sync: &mut Sync) {
     let ending = snapshot.of_resource(NAMESPACES).filter(|namespace| namespace.is_deleting());
     for namespace in ending {
         let inside: Vec<_> =
@@ -181,13 +181,13 @@ fn end_namespaces(state: &State, snapshot: &Snapshot, pass: &mut Pass) {
         match inside.is_empty() {
             true if is_held => {
                 let done = json!({"spec": {"finalizers": null}});
-                pass.steps.push(Step::Patch(namespace.id.clone(), done));
+                sync.steps.push(Step::Patch(namespace.id.clone(), done));
             }
-            true => pass.steps.push(Step::Remove(namespace.id.clone())),
+            true => sync.steps.push(Step::Remove(namespace.id.clone())),
             false => {}
         }
         let left = inside.into_iter().filter(|(_, o)| o["metadata"]["deletionTimestamp"].is_null());
-        pass.steps.extend(left.map(|(id, _)| Step::Delete(id.clone())));
+        sync.steps.extend(left.map(|(id, _)| Step::Delete(id.clone())));
     }
 }
 
@@ -280,8 +280,8 @@ impl Snapshot {
     }
 }
 
-/// The decisions of the controllers in one pass.
-struct Pass {
+/// The decisions of the controllers in one sync.
+struct Sync {
     steps: Vec<Step>,
     /// True if a controller waits for a time.
     waits: bool,
@@ -298,7 +298,7 @@ enum Step {
     Remove(Id),
 }
 
-impl Pass {
+impl Sync {
     /// Replaces the status, if it changes.
     fn status(&mut self, object: &Object, status: Value) {
         if object.value["status"] != status {

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::job::{has_ended, is_of_a_job};
-use super::{NODES, Object, PODS, Pass, PodState, Snapshot, Step, fits, renewed};
+use super::{NODES, Object, PODS, PodState, Snapshot, Step, Sync, fits, renewed};
 
 /// Assigns each pod without a node to the suitable node with the fewest pods.
-pub(super) fn schedule(snapshot: &Snapshot, pass: &mut Pass) {
+pub(super) fn schedule(snapshot: &Snapshot, sync: &mut Sync) {
     let mut loads: BTreeMap<&str, usize> =
         snapshot.of_resource(NODES).map(|node| (node.id.name.as_str(), 0)).collect();
     for pod in snapshot.of_resource(PODS) {
@@ -27,14 +27,14 @@ pub(super) fn schedule(snapshot: &Snapshot, pass: &mut Pass) {
                 *load += 1;
             }
             let binding = json!({"spec": {"nodeName": node.id.name}});
-            pass.steps.push(Step::Patch(pod.id.clone(), binding));
+            sync.steps.push(Step::Patch(pod.id.clone(), binding));
         } else {
             let nodes = snapshot.of_resource(NODES).count();
             let message = format!("0/{nodes} nodes are available: none has what the pod asks for.");
             let scheduled = json!({"type": "PodScheduled", "status": "False",
                 "reason": "Unschedulable", "message": message});
             let scheduled = renewed(&pod.value["status"], scheduled, &snapshot.now);
-            pass.status(pod, json!({"phase": "Pending", "conditions": [scheduled]}));
+            sync.status(pod, json!({"phase": "Pending", "conditions": [scheduled]}));
         }
     }
 }
@@ -43,7 +43,7 @@ pub(super) fn schedule(snapshot: &Snapshot, pass: &mut Pass) {
 pub(super) fn run(
     snapshot: &Snapshot,
     states: &mut dyn FnMut(&Value) -> PodState,
-    pass: &mut Pass,
+    sync: &mut Sync,
 ) {
     for pod in snapshot.of_resource(PODS) {
         let name = pod.text("/spec/nodeName");
@@ -53,11 +53,11 @@ pub(super) fn run(
         let node = snapshot.of_resource(NODES).find(|node| node.id.name == name);
         if node.is_none() || pod.is_deleting() {
             if pod.at("/metadata/finalizers").as_array().is_none_or(Vec::is_empty) {
-                pass.steps.push(Step::Remove(pod.id.clone()));
+                sync.steps.push(Step::Remove(pod.id.clone()));
             }
         } else if node.is_some_and(|node| node.is("Ready")) && !has_ended(pod) {
             let status = status(pod, &states(&pod.value), &snapshot.now);
-            pass.status(pod, status);
+            sync.status(pod, status);
         }
     }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::client::{Patch, Preconditions, PropagationPolicy};
-use crate::controller::{Action, Problem};
+use crate::controller::{Action, ReconcileError};
 use crate::manager::{Context, Lease, Manager};
 use crate::object::{Kind, Meta, ObjectKey, ResourceVersion};
 use crate::testing::{Id, Received, Server, seeds};
@@ -47,7 +47,7 @@ fn pages(server: &Server) -> usize {
     server.objects(&page().resource).len()
 }
 
-async fn right(site: Arc<Site>, cx: Context<Site>) -> Result<Action, Problem> {
+async fn right(site: Arc<Site>, cx: Context<Site>) -> Result<Action, ReconcileError> {
     let spec = json!({"text": site.spec["text"]});
     cx.ensure::<Page>(json!({"metadata": {"name": "a"}, "spec": spec})).await?;
     cx.patch_status(json!({"text": site.spec["text"]})).await?;
@@ -73,7 +73,7 @@ async fn edits(server: Server) {
             edited["spec"]["text"] = json!("by hand");
             server.put(&page(), edited);
         }
-        server.heal();
+        server.clear_faults();
         server.until(&page(), |page| page["spec"]["text"] == "two").await;
         server.until(&site(), |site| site["status"]["text"] == "two").await;
         tokio::time::sleep(QUIET).await;
@@ -98,7 +98,7 @@ fn a_second_replica_takes_over() {
         server.put(&site(), json!({"spec": {"text": "one"}}));
         let test = async {
             tokio::time::sleep(2 * QUIET).await;
-            server.heal();
+            server.clear_faults();
             server.put(&site(), json!({"spec": {"text": "two"}}));
             server.until(&page(), |page| page["spec"]["text"] == "two").await;
             tokio::time::sleep(QUIET).await;
@@ -129,7 +129,7 @@ fn a_seed_determines_every_request() {
 }
 
 /// It creates another page if it is repeated before the name was stored.
-async fn not_idempotent(site: Arc<Site>, cx: Context<Site>) -> Result<Action, Problem> {
+async fn not_idempotent(site: Arc<Site>, cx: Context<Site>) -> Result<Action, ReconcileError> {
     if site.status["page"].is_null() {
         let name = format!("page-{}", fastrand::u32(..));
         let body = json!({"apiVersion": "example.com/v1", "kind": "Page",
@@ -170,7 +170,7 @@ fn a_create_under_a_random_name_is_found() {
         let controller = Manager::new("sites").controller::<Site>();
         let test = async {
             tokio::time::sleep(QUIET).await;
-            server.heal();
+            server.clear_faults();
             tokio::time::sleep(QUIET).await;
             assert_eq!(pages(&server), 1, "one page");
         };
@@ -179,7 +179,7 @@ fn a_create_under_a_random_name_is_found() {
 }
 
 /// It reads a page that it does not watch, so it does not learn of a later one.
-async fn status_of_a_stale_read(_: Arc<Site>, cx: Context<Site>) -> Result<Action, Problem> {
+async fn status_of_a_stale_read(_: Arc<Site>, cx: Context<Site>) -> Result<Action, ReconcileError> {
     let page = cx.get::<Page>(&ObjectKey::new("ns", "a"))?;
     let text = page.map(|page| page.spec["text"].clone());
     cx.patch_status(json!({"text": text})).await?;
@@ -199,7 +199,7 @@ fn a_status_from_a_stale_read_is_found() {
             tokio::time::sleep(Duration::from_secs(1)).await;
             server.put(&site(), json!({"spec": {"text": "look again"}}));
             tokio::time::sleep(QUIET).await;
-            server.heal();
+            server.clear_faults();
             tokio::time::sleep(10 * QUIET).await;
             let site = server.get(&site()).unwrap();
             assert_eq!(site["status"]["text"], "two", "the newest text");
@@ -208,14 +208,14 @@ fn a_status_from_a_stale_read_is_found() {
     });
 }
 
-async fn apply_page(_: Arc<Site>, cx: Context<Site>) -> Result<Action, Problem> {
+async fn apply_page(_: Arc<Site>, cx: Context<Site>) -> Result<Action, ReconcileError> {
     let body = json!({"apiVersion": "example.com/v1", "kind": "Page", "metadata": {"name": "a"}});
     cx.client().patch::<Page>(&ObjectKey::new("ns", "a"), &Patch::Apply(&body)).await?;
     Ok(Action::Done)
 }
 
 /// It lets the site go whether or not the page was deleted.
-async fn finalize_too_early(_: Arc<Site>, cx: Context<Site>) -> Result<(), Problem> {
+async fn finalize_too_early(_: Arc<Site>, cx: Context<Site>) -> Result<(), ReconcileError> {
     let page = ObjectKey::new("ns", "a");
     if let Ok(Some(found)) = cx.client().find::<Page>(&page).await {
         let only = Preconditions { uid: found.metadata.uid, version: ResourceVersion::default() };
@@ -235,7 +235,7 @@ fn a_finalizer_that_is_removed_too_early_is_found() {
             tokio::time::sleep(QUIET).await;
             server.delete(&site());
             tokio::time::sleep(QUIET).await;
-            server.heal();
+            server.clear_faults();
             tokio::time::sleep(QUIET).await;
             assert_eq!(pages(&server), 0, "no page is left");
         };

@@ -45,11 +45,11 @@ async fn a_cancelled_next_loses_no_event() {
     let service = service_fn(move |_: Request<Bytes>| {
         let receiver = receiver.lock().take().unwrap();
         async move {
-            let pieces = stream::unfold(receiver, |mut receiver| async {
-                let piece = Bytes::from(receiver.recv().await?);
-                Some((Ok::<_, BoxError>(Frame::data(piece)), receiver))
+            let chunks = stream::unfold(receiver, |mut receiver| async {
+                let chunk = Bytes::from(receiver.recv().await?);
+                Some((Ok::<_, BoxError>(Frame::data(chunk)), receiver))
             });
-            let body: Pieces = Box::pin(pieces);
+            let body: Pieces = Box::pin(chunks);
             Ok::<_, Infallible>(Response::new(StreamBody::new(body)))
         }
     });

@@ -10,16 +10,16 @@ use tokio::time::{Instant, sleep_until};
 
 /// The return of the API server is announced if every call failed for at least this long. After a shorter outage,
 /// backoffs are short anyway.
-const AWAY: Duration = Duration::from_secs(5);
+const OUTAGE: Duration = Duration::from_secs(5);
 /// Shortest pause between probes while calls fail; the longest is twice this, so that replicas do not probe in
 /// lockstep. Work therefore resumes about two seconds after the server is back.
-const ASK: Duration = Duration::from_millis(1_300);
+const PROBE_INTERVAL: Duration = Duration::from_millis(1_300);
 
 /// Signals when an API server that was down responds again, which shortens grown backoffs. Cheap to clone; all
 /// clones share one state. The clients of a process share it through
-/// [`Options::connectivity`](super::Options::connectivity).
+/// [`Options::api_server_health`](super::Options::api_server_health).
 #[derive(Debug, Clone, Default)]
-pub struct Connectivity(Arc<Shared>);
+pub struct ApiServerHealth(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
@@ -45,34 +45,34 @@ struct Outage {
     probe_at: Instant,
 }
 
-/// Waits for an API server to return: see [`Connectivity::reconnected`].
+/// Waits for an API server to return: see [`ApiServerHealth::reconnected`].
 #[derive(Debug)]
-pub struct Reconnected {
-    connectivity: Connectivity,
+pub struct Recovered {
+    api_server_health: ApiServerHealth,
     /// Number of returns already reported.
     seen: u64,
 }
 
-// === impl Connectivity ===
+// === impl ApiServerHealth ===
 
-impl Connectivity {
+impl ApiServerHealth {
     /// Returns a receiver of all later returns.
-    pub fn reconnected(&self) -> Reconnected {
-        Reconnected { connectivity: self.clone(), seen: self.0.calls.lock().returns }
+    pub fn reconnected(&self) -> Recovered {
+        Recovered { api_server_health: self.clone(), seen: self.0.calls.lock().returns }
     }
 
     /// Records a response; the client reports every call. Codes from 501 count as failures. 401 and 403 count as
     /// neither: an API server that has just started refuses all requests until it has read its roles. 429 is not a
     /// return: the server asks clients to slow down. 500 is the failure of one request (object too large for etcd,
     /// webhook down), so a later success is not a return.
-    pub fn answered(&self, code: u16) {
+    pub fn responded(&self, code: u16) {
         match code {
             401 | 403 | 429 | 500 => return,
             501.. => return self.failed(),
             _ => {}
         }
         let mut calls = self.0.calls.lock();
-        if calls.outage.take().is_some_and(|outage| outage.since.elapsed() >= AWAY) {
+        if calls.outage.take().is_some_and(|outage| outage.since.elapsed() >= OUTAGE) {
             calls.returns += 1;
             drop(calls);
             self.0.changed.notify_waiters();
@@ -93,7 +93,7 @@ impl Connectivity {
 
     /// Completes when calls fail and no call was made for a while. Only one waiter completes, and must probe; the next
     /// one completes after another pause.
-    pub(super) async fn is_to_be_asked(&self) {
+    pub(super) async fn probe_due(&self) {
         loop {
             let mut changed = pin!(self.0.changed.notified());
             changed.as_mut().enable();
@@ -112,18 +112,18 @@ impl Connectivity {
 }
 
 fn pause() -> Duration {
-    ASK + ASK.mul_f64(fastrand::f64())
+    PROBE_INTERVAL + PROBE_INTERVAL.mul_f64(fastrand::f64())
 }
 
-// === impl Reconnected ===
+// === impl Recovered ===
 
-impl Reconnected {
+impl Recovered {
     /// Waits for the next return. Cancel-safe.
     pub async fn next(&mut self) {
         loop {
-            let mut changed = pin!(self.connectivity.0.changed.notified());
+            let mut changed = pin!(self.api_server_health.0.changed.notified());
             changed.as_mut().enable();
-            let returns = self.connectivity.0.calls.lock().returns;
+            let returns = self.api_server_health.0.calls.lock().returns;
             if returns != std::mem::replace(&mut self.seen, returns) {
                 return;
             }
@@ -141,12 +141,12 @@ mod tests {
     /// Returns whether a return was announced after calls with these answers (0: none), this far
     /// apart.
     async fn returned(every: Duration, calls: &[u16]) -> bool {
-        let connectivity = Connectivity::default();
-        let mut reconnected = connectivity.reconnected();
+        let api_server_health = ApiServerHealth::default();
+        let mut reconnected = api_server_health.reconnected();
         for code in calls {
             match code {
-                0 => connectivity.failed(),
-                code => connectivity.answered(*code),
+                0 => api_server_health.failed(),
+                code => api_server_health.responded(*code),
             }
             tokio::time::sleep(every).await;
         }
@@ -192,12 +192,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_single_failure_after_a_long_idle_time_is_not_an_outage() {
-        let connectivity = Connectivity::default();
-        let mut reconnected = connectivity.reconnected();
-        connectivity.answered(200);
+        let api_server_health = ApiServerHealth::default();
+        let mut reconnected = api_server_health.reconnected();
+        api_server_health.responded(200);
         tokio::time::sleep(Duration::from_secs(600)).await;
-        connectivity.failed();
-        connectivity.answered(200);
+        api_server_health.failed();
+        api_server_health.responded(200);
         assert!(reconnected.next().now_or_never().is_none());
     }
 }

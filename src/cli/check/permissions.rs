@@ -23,7 +23,7 @@ const SENSITIVE: [&str; 2] = ["kube-system", "default"];
 
 /// Verbs on one resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Right {
+pub struct Permission {
     /// API group; empty for the core group.
     pub group: &'static str,
     /// Resource, followed by a slash and the subresource if there is one.
@@ -33,84 +33,88 @@ pub struct Right {
 }
 
 /// Permissions that the operator needs in every namespace where it works.
-pub const RIGHTS: &[Right] = &[
-    right("cache.example.com", "memcacheds", &["list", "watch", "patch"]),
-    right("mydomain.com", "genericdaemons", &["list", "watch"]),
-    right("app.example.com", "apps", &["list", "watch"]),
-    right("cache.example.com", "memcacheds/status", &["patch"]),
-    right("mydomain.com", "genericdaemons/status", &["patch"]),
-    right("app.example.com", "apps/status", &["patch"]),
-    right("cache.example.com", "memcacheds/finalizers", &["update"]),
-    right("mydomain.com", "genericdaemons/finalizers", &["update"]),
-    right("app.example.com", "apps/finalizers", &["update"]),
-    right("apps", "deployments", &["get", "list", "watch", "create", "patch", "delete"]),
-    right("apps", "daemonsets", &["get", "list", "watch", "create", "patch", "delete"]),
-    right("", "services", &["get", "list", "watch", "create", "patch", "delete"]),
-    right("policy", "poddisruptionbudgets", &["get", "list", "watch", "create", "patch", "delete"]),
-    right("", "pods", &["list", "watch"]),
-    right("", "events", &["list"]),
-    right("events.k8s.io", "events", &["create"]),
+pub const PERMISSIONS: &[Permission] = &[
+    permission("cache.example.com", "memcacheds", &["list", "watch", "patch"]),
+    permission("mydomain.com", "genericdaemons", &["list", "watch"]),
+    permission("app.example.com", "apps", &["list", "watch"]),
+    permission("cache.example.com", "memcacheds/status", &["patch"]),
+    permission("mydomain.com", "genericdaemons/status", &["patch"]),
+    permission("app.example.com", "apps/status", &["patch"]),
+    permission("cache.example.com", "memcacheds/finalizers", &["update"]),
+    permission("mydomain.com", "genericdaemons/finalizers", &["update"]),
+    permission("app.example.com", "apps/finalizers", &["update"]),
+    permission("apps", "deployments", &["get", "list", "watch", "create", "patch", "delete"]),
+    permission("apps", "daemonsets", &["get", "list", "watch", "create", "patch", "delete"]),
+    permission("", "services", &["get", "list", "watch", "create", "patch", "delete"]),
+    permission(
+        "policy",
+        "poddisruptionbudgets",
+        &["get", "list", "watch", "create", "patch", "delete"],
+    ),
+    permission("", "pods", &["list", "watch"]),
+    permission("", "events", &["list"]),
+    permission("events.k8s.io", "events", &["create"]),
 ];
 
 /// Additional permissions of an operator that works in the whole cluster. Without them, it cannot distinguish
 /// tainted nodes from nodes without the daemon's label.
-pub const CLUSTER_RIGHTS: &[Right] = &[right("", "nodes", &["list"])];
+pub const CLUSTER_PERMISSIONS: &[Permission] = &[permission("", "nodes", &["list"])];
 
 /// Permissions in the namespace of the Lease: `create` for any Lease, the other verbs for the operator's own only.
-pub const LEASE_RIGHTS: &[Right] = &[LEASE];
+pub const LEASE_PERMISSIONS: &[Permission] = &[LEASE];
 
 /// Permissions in the whole cluster that it needs to serve /metrics only to authorized clients.
-pub const METRICS_RIGHTS: &[Right] = &[
-    right("authentication.k8s.io", "tokenreviews", &["create"]),
-    right("authorization.k8s.io", "subjectaccessreviews", &["create"]),
+pub const METRICS_PERMISSIONS: &[Permission] = &[
+    permission("authentication.k8s.io", "tokenreviews", &["create"]),
+    permission("authorization.k8s.io", "subjectaccessreviews", &["create"]),
 ];
 
-const LEASE: Right = right("coordination.k8s.io", "leases", &["create", "get", "patch"]);
+const LEASE: Permission = permission("coordination.k8s.io", "leases", &["create", "get", "patch"]);
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 const ADMISSION: &str = "admissionregistration.k8s.io";
 
 /// Powerful permissions that the operator does not need.
-const DANGEROUS: &[Right] = &[
-    right("*", "*", &["*"]),
-    right("", "secrets", &["get", "list", "watch", "create", "update", "patch"]),
-    right("", "pods", &["create", "update", "patch", "delete"]),
-    right("", "pods/exec", &["create"]),
-    right("", "pods/ephemeralcontainers", &["update", "patch"]),
-    right("", "serviceaccounts/token", &["create"]),
-    right("", "nodes", &["update", "patch", "delete"]),
-    right("", "nodes/proxy", &["get", "create"]),
-    right("", "users", &["impersonate"]),
-    right("", "groups", &["impersonate"]),
-    right("", "serviceaccounts", &["impersonate"]),
-    right(RBAC, "clusterroles", &["escalate", "bind", "create", "update", "patch"]),
-    right(RBAC, "roles", &["escalate", "bind", "create", "update", "patch"]),
-    right(RBAC, "clusterrolebindings", &["create", "update", "patch"]),
-    right(RBAC, "rolebindings", &["create", "update", "patch"]),
-    right(
+const DANGEROUS: &[Permission] = &[
+    permission("*", "*", &["*"]),
+    permission("", "secrets", &["get", "list", "watch", "create", "update", "patch"]),
+    permission("", "pods", &["create", "update", "patch", "delete"]),
+    permission("", "pods/exec", &["create"]),
+    permission("", "pods/ephemeralcontainers", &["update", "patch"]),
+    permission("", "serviceaccounts/token", &["create"]),
+    permission("", "nodes", &["update", "patch", "delete"]),
+    permission("", "nodes/proxy", &["get", "create"]),
+    permission("", "users", &["impersonate"]),
+    permission("", "groups", &["impersonate"]),
+    permission("", "serviceaccounts", &["impersonate"]),
+    permission(RBAC, "clusterroles", &["escalate", "bind", "create", "update", "patch"]),
+    permission(RBAC, "roles", &["escalate", "bind", "create", "update", "patch"]),
+    permission(RBAC, "clusterrolebindings", &["create", "update", "patch"]),
+    permission(RBAC, "rolebindings", &["create", "update", "patch"]),
+    permission(
         "apiextensions.k8s.io",
         "customresourcedefinitions",
         &["create", "update", "patch", "delete"],
     ),
-    right(ADMISSION, "mutatingwebhookconfigurations", &["create", "update", "patch"]),
-    right(ADMISSION, "validatingwebhookconfigurations", &["create", "update", "patch"]),
-    right(ADMISSION, "validatingadmissionpolicies", &["update", "patch", "delete"]),
-    right(ADMISSION, "validatingadmissionpolicybindings", &["update", "patch", "delete"]),
+    permission(ADMISSION, "mutatingwebhookconfigurations", &["create", "update", "patch"]),
+    permission(ADMISSION, "validatingwebhookconfigurations", &["create", "update", "patch"]),
+    permission(ADMISSION, "validatingadmissionpolicies", &["update", "patch", "delete"]),
+    permission(ADMISSION, "validatingadmissionpolicybindings", &["update", "patch", "delete"]),
 ];
 
 /// Writes that an operator with watched namespaces needs only there.
-const CHILDREN: &[Right] = &[
-    right("apps", "deployments", &["create", "patch", "delete"]),
-    right("apps", "daemonsets", &["create", "patch", "delete"]),
-    right("", "services", &["create", "patch", "delete"]),
+const CHILDREN: &[Permission] = &[
+    permission("apps", "deployments", &["create", "patch", "delete"]),
+    permission("apps", "daemonsets", &["create", "patch", "delete"]),
+    permission("", "services", &["create", "patch", "delete"]),
 ];
 
-const fn right(
+const fn permission(
     group: &'static str,
     resource: &'static str,
     verbs: &'static [&'static str],
-) -> Right {
-    Right { group, resource, verbs }
+) -> Permission {
+    Permission { group, resource, verbs }
 }
 
 pub(super) async fn findings(target: &Target<'_>) -> Vec<Finding> {
@@ -141,17 +145,17 @@ const EVERYWHERE: &str = "";
 /// Judges the permissions that the operator works with.
 async fn needed(target: &Target<'_>, namespaces: &[String]) -> Finding {
     let (mut missing, mut asked) = (Vec::new(), 0);
-    let mut questions: Vec<(&str, &[Right])> =
-        namespaces.iter().map(|namespace| (namespace.as_str(), RIGHTS)).collect();
+    let mut questions: Vec<(&str, &[Permission])> =
+        namespaces.iter().map(|namespace| (namespace.as_str(), PERMISSIONS)).collect();
     if namespaces.is_empty() {
-        questions.extend([(EVERYWHERE, RIGHTS), (EVERYWHERE, CLUSTER_RIGHTS)]);
+        questions.extend([(EVERYWHERE, PERMISSIONS), (EVERYWHERE, CLUSTER_PERMISSIONS)]);
     }
     let name = target.installation().and_then(Installation::lease_name);
     let lease = name.unwrap_or_else(|| NAME.to_owned());
     let of_lease = lease_namespace(target);
-    questions.extend(of_lease.as_deref().map(|namespace| (namespace, LEASE_RIGHTS)));
-    for (namespace, rights) in questions {
-        for (what, answer) in ask(target.client, namespace, rights, &lease).await {
+    questions.extend(of_lease.as_deref().map(|namespace| (namespace, LEASE_PERMISSIONS)));
+    for (namespace, permissions) in questions {
+        for (what, answer) in ask(target.client, namespace, permissions, &lease).await {
             asked += 1;
             match answer {
                 Ok(true) => {}
@@ -200,7 +204,7 @@ async fn metrics(target: &Target<'_>) -> Finding {
         None => return R003.skip("the Deployment does not show how /metrics is served"),
     }
     let mut missing = Vec::new();
-    for (what, answer) in ask(target.client, EVERYWHERE, METRICS_RIGHTS, NAME).await {
+    for (what, answer) in ask(target.client, EVERYWHERE, METRICS_PERMISSIONS, NAME).await {
         match answer {
             Ok(true) => {}
             Ok(false) => missing.push(what),
@@ -235,15 +239,15 @@ async fn beyond(target: &Target<'_>, namespaces: &[String]) -> Result<Vec<String
     held(client, all, DANGEROUS).await
 }
 
-/// Returns the permissions of `rights` that the account has in these namespaces.
+/// Returns the permissions of `permissions` that the account has in these namespaces.
 async fn held(
     client: &Client,
     namespaces: impl IntoIterator<Item = &str>,
-    rights: &[Right],
+    permissions: &[Permission],
 ) -> Result<Vec<String>, Error> {
     let mut found = Vec::new();
     for namespace in namespaces.into_iter().collect::<BTreeSet<_>>() {
-        for (what, answer) in ask(client, namespace, rights, NAME).await {
+        for (what, answer) in ask(client, namespace, permissions, NAME).await {
             if answer? {
                 found.push(what);
             }
@@ -255,11 +259,12 @@ async fn held(
 /// Returns the dangerous permissions as text.
 #[cfg(test)]
 pub(super) fn dangerous() -> Vec<String> {
-    let words = |right: &Right| format!("{} {}", right.verbs.join(", "), right.name());
+    let words =
+        |permission: &Permission| format!("{} {}", permission.verbs.join(", "), permission.name());
     DANGEROUS.iter().map(words).collect()
 }
 
-impl Right {
+impl Permission {
     /// Returns the name, such as `deployments.apps`.
     fn name(&self) -> String {
         let dot = if self.group.is_empty() { "" } else { "." };
@@ -268,21 +273,22 @@ impl Right {
 }
 
 async fn administrator(client: &Client) -> Result<bool, Error> {
-    may(client, "", &right("*", "*", &["*"]), "*", NAME).await
+    may(client, "", &permission("*", "*", &["*"]), "*", NAME).await
 }
 
 async fn ask(
     client: &Client,
     namespace: &str,
-    rights: &[Right],
+    permissions: &[Permission],
     lease: &str,
 ) -> Vec<(String, Result<bool, Error>)> {
-    let questions =
-        rights.iter().flat_map(|right| right.verbs.iter().map(move |verb| (right, verb)));
-    join_all(questions.map(|(right, verb)| async move {
+    let questions = permissions
+        .iter()
+        .flat_map(|permission| permission.verbs.iter().map(move |verb| (permission, verb)));
+    join_all(questions.map(|(permission, verb)| async move {
         let place = if namespace.is_empty() { String::new() } else { format!(" in {namespace}") };
-        let what = format!("{verb} {}{place}", right.name());
-        (what, may(client, namespace, right, verb, lease).await)
+        let what = format!("{verb} {}{place}", permission.name());
+        (what, may(client, namespace, permission, verb, lease).await)
     }))
     .await
 }
@@ -292,14 +298,15 @@ async fn ask(
 pub(super) async fn may(
     client: &Client,
     namespace: &str,
-    right: &Right,
+    permission: &Permission,
     verb: &str,
     lease: &str,
 ) -> Result<bool, Error> {
-    let (resource, subresource) = right.resource.split_once('/').unwrap_or((right.resource, ""));
-    let named = *right == LEASE && verb != "create";
+    let (resource, subresource) =
+        permission.resource.split_once('/').unwrap_or((permission.resource, ""));
+    let named = *permission == LEASE && verb != "create";
     let mut attributes = json!({
-        "namespace": namespace, "group": right.group, "resource": resource,
+        "namespace": namespace, "group": permission.group, "resource": resource,
         "subresource": subresource, "verb": verb,
     });
     if named {
