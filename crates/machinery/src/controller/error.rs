@@ -40,23 +40,23 @@ words!(ErrorClass: Transient, Conflict, Forbidden, Waiting, NotServed, Terminal)
 
 impl ErrorClass {
     /// Returns the class of a failed call to the API server.
-    pub fn of(error: &client::Error) -> ErrorClass {
+    pub fn of(error: &client::Error) -> Self {
         match error.code() {
             // The kind itself is missing, not an object.
-            Some(404) if error.is_not_served() => ErrorClass::NotServed,
+            Some(404) if error.is_not_served() => Self::NotServed,
             // Another manager owns a field that was applied without force.
-            Some(409) if !error.conflicting_fields().is_empty() => ErrorClass::Forbidden,
+            Some(409) if !error.conflicting_fields().is_empty() => Self::Forbidden,
             // The state that was read is out of date; the next reconcile reads the current state.
-            Some(404 | 409) => ErrorClass::Conflict,
-            Some(_) if error.is_transient_refusal() => ErrorClass::Transient,
+            Some(404 | 409) => Self::Conflict,
+            Some(_) if error.is_transient_refusal() => Self::Transient,
             // Invalid requests are retried slowly: the policy, the namespace, the kind or the proxy that refuses them
             // can change.
-            Some(400 | 403 | 405 | 406 | 413 | 415 | 422) => ErrorClass::Forbidden,
-            Some(500) if error.is_unmergeable() => ErrorClass::Forbidden,
+            Some(400 | 403 | 405 | 406 | 413 | 415 | 422) => Self::Forbidden,
+            Some(500) if error.is_unmergeable() => Self::Forbidden,
             // An impossible name, or a body that is not JSON.
-            None if matches!(error, client::Error::Request(_)) => ErrorClass::Terminal,
+            None if matches!(error, client::Error::Request(_)) => Self::Terminal,
             // This includes 401: the token has expired, and a later request uses the renewed one.
-            _ => ErrorClass::Transient,
+            _ => Self::Transient,
         }
     }
 
@@ -64,10 +64,10 @@ impl ErrorClass {
     /// manual action, and those that are not retried.
     fn rank(self) -> u8 {
         match self {
-            ErrorClass::Transient | ErrorClass::Conflict => 0,
-            ErrorClass::Waiting => 1,
-            ErrorClass::Forbidden | ErrorClass::NotServed => 2,
-            ErrorClass::Terminal => 3,
+            Self::Transient | Self::Conflict => 0,
+            Self::Waiting => 1,
+            Self::Forbidden | Self::NotServed => 2,
+            Self::Terminal => 3,
         }
     }
 }
@@ -171,32 +171,26 @@ fn first_sentences(problems: &[ReconcileError]) -> String {
 
 impl ReconcileError {
     /// Creates a problem that persists until the object changes.
-    pub fn terminal(
-        reason: impl Into<Cow<'static, str>>,
-        message: impl Into<String>,
-    ) -> ReconcileError {
+    pub fn terminal(reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         let (reason, message) = (reason.into(), message.into());
-        ReconcileError::Custom { class: ErrorClass::Terminal, reason, message }
+        Self::Custom { class: ErrorClass::Terminal, reason, message }
     }
 
     /// Creates a problem that persists until another object or a permission changes.
-    pub fn forbidden(
-        reason: impl Into<Cow<'static, str>>,
-        message: impl Into<String>,
-    ) -> ReconcileError {
+    pub fn forbidden(reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         let (reason, message) = (reason.into(), message.into());
-        ReconcileError::Custom { class: ErrorClass::Forbidden, reason, message }
+        Self::Custom { class: ErrorClass::Forbidden, reason, message }
     }
 
     /// Creates the problem for a name of kind `C` that belongs to an object that no `V` controls.
-    pub fn not_owned<V: Resource, C: Resource>(key: &ObjectKey) -> ReconcileError {
+    pub fn not_owned<V: Resource, C: Resource>(key: &ObjectKey) -> Self {
         let name = Name { kind: C::kind(), key: key.clone() };
-        ReconcileError::NotOwned { owner: V::kind().kind.into(), controller: None, name }
+        Self::NotOwned { owner: V::kind().kind.into(), controller: None, name }
     }
 
     /// Creates the problem for an object of kind `C` that must be deleted first.
-    pub(crate) fn terminating<C: Resource>(key: &ObjectKey) -> ReconcileError {
-        ReconcileError::Terminating(Name { kind: C::kind(), key: key.clone() })
+    pub(crate) fn terminating<C: Resource>(key: &ObjectKey) -> Self {
+        Self::Terminating(Name { kind: C::kind(), key: key.clone() })
     }
 
     /// Creates the problem for a field of a `C` that another program keeps changing. Without a field, the program keeps
@@ -205,8 +199,8 @@ impl ReconcileError {
         key: &ObjectKey,
         field: Option<String>,
         wait: Duration,
-    ) -> ReconcileError {
-        ReconcileError::Contested { name: Name { kind: C::kind(), key: key.clone() }, field, wait }
+    ) -> Self {
+        Self::Contested { name: Name { kind: C::kind(), key: key.clone() }, field, wait }
     }
 
     /// Joins the problems of independent steps, such as those of many owned objects. The most urgent problem determines
@@ -215,54 +209,51 @@ impl ReconcileError {
     ///
     /// # Errors
     /// If there is a problem.
-    pub fn all(problems: impl IntoIterator<Item = ReconcileError>) -> Result<(), ReconcileError> {
+    pub fn all(problems: impl IntoIterator<Item = Self>) -> Result<(), Self> {
         let mut problems: Vec<_> = problems.into_iter().collect();
         problems.sort_by_key(|problem| problem.class().rank());
         match problems.len() {
             0 => Ok(()),
             1 => Err(problems.remove(0)),
-            _ => Err(ReconcileError::Several(problems)),
+            _ => Err(Self::Several(problems)),
         }
     }
 
     /// Marks this problem as already reported by the reconciler.
     #[must_use]
-    pub fn reported(self) -> ReconcileError {
-        ReconcileError::Reported(Box::new(self))
+    pub fn reported(self) -> Self {
+        Self::Reported(Box::new(self))
     }
 
     /// Returns the error of the API server, if a call to it failed. `None` for several problems.
     pub fn api_error(&self) -> Option<&client::Error> {
         match self {
-            ReconcileError::Call { source, .. } => Some(source),
-            ReconcileError::Api(error) => Some(error),
-            ReconcileError::Reported(problem) => problem.api_error(),
+            Self::Call { source, .. } => Some(source),
+            Self::Api(error) => Some(error),
+            Self::Reported(problem) => problem.api_error(),
             _ => None,
         }
     }
 
     /// Creates a temporary problem outside the API server. It is retried with backoff, like an outage of the API
     /// server. `reason` is one word for an Event.
-    pub fn transient(
-        reason: impl Into<Cow<'static, str>>,
-        message: impl Into<String>,
-    ) -> ReconcileError {
+    pub fn transient(reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         let (reason, message) = (reason.into(), message.into());
-        ReconcileError::Custom { class: ErrorClass::Transient, reason, message }
+        Self::Custom { class: ErrorClass::Transient, reason, message }
     }
 
     /// Returns the Event reason, one word. `None` for problems that do not concern users, such as conflicts and
     /// outages.
     pub fn reason(&self) -> Option<&str> {
         let error = match self {
-            ReconcileError::Custom { reason, .. } => return Some(reason),
-            ReconcileError::NotOwned { .. } => return Some("ErrResourceExists"),
-            ReconcileError::Immutable { .. } => return Some("ErrFieldImmutable"),
-            ReconcileError::Contested { .. } => return Some("ErrContested"),
-            ReconcileError::Terminating(_) | ReconcileError::Reported(_) => return None,
-            ReconcileError::Several(all) => return all.iter().find_map(ReconcileError::reason),
-            ReconcileError::Call { source, .. } => source,
-            ReconcileError::Api(error) => error,
+            Self::Custom { reason, .. } => return Some(reason),
+            Self::NotOwned { .. } => return Some("ErrResourceExists"),
+            Self::Immutable { .. } => return Some("ErrFieldImmutable"),
+            Self::Contested { .. } => return Some("ErrContested"),
+            Self::Terminating(_) | Self::Reported(_) => return None,
+            Self::Several(all) => return all.iter().find_map(Self::reason),
+            Self::Call { source, .. } => source,
+            Self::Api(error) => error,
         };
         match ErrorClass::of(error) {
             // No retry helps, and users cannot see the log.
@@ -280,27 +271,23 @@ impl ReconcileError {
     /// Returns its class, which determines its retry.
     pub fn class(&self) -> ErrorClass {
         match self {
-            ReconcileError::Custom { class, .. } => *class,
-            ReconcileError::NotOwned { .. }
-            | ReconcileError::Terminating(_)
-            | ReconcileError::Immutable { .. } => ErrorClass::Waiting,
-            ReconcileError::Contested { .. } => ErrorClass::Forbidden,
-            ReconcileError::Reported(problem) => problem.class(),
-            ReconcileError::Several(all) => {
-                all.first().map_or(ErrorClass::Transient, ReconcileError::class)
+            Self::Custom { class, .. } => *class,
+            Self::NotOwned { .. } | Self::Terminating(_) | Self::Immutable { .. } => {
+                ErrorClass::Waiting
             }
-            ReconcileError::Call { source, .. } => ErrorClass::of(source),
-            ReconcileError::Api(error) => ErrorClass::of(error),
+            Self::Contested { .. } => ErrorClass::Forbidden,
+            Self::Reported(problem) => problem.class(),
+            Self::Several(all) => all.first().map_or(ErrorClass::Transient, Self::class),
+            Self::Call { source, .. } => ErrorClass::of(source),
+            Self::Api(error) => ErrorClass::of(error),
         }
     }
 
     /// Returns the delay that the server requested (Retry-After), if any.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
-            ReconcileError::Several(all) => {
-                all.iter().filter_map(ReconcileError::retry_after).max()
-            }
-            ReconcileError::Reported(problem) => problem.retry_after(),
+            Self::Several(all) => all.iter().filter_map(Self::retry_after).max(),
+            Self::Reported(problem) => problem.retry_after(),
             _ => self.api_error().and_then(client::Error::retry_after),
         }
     }
@@ -309,9 +296,9 @@ impl ReconcileError {
     /// one of its dependencies changes.
     pub fn retry_in(&self) -> Option<Duration> {
         match self {
-            ReconcileError::Contested { wait, .. } => Some(*wait),
-            ReconcileError::Reported(problem) => problem.retry_in(),
-            ReconcileError::Several(all) => all.iter().filter_map(ReconcileError::retry_in).min(),
+            Self::Contested { wait, .. } => Some(*wait),
+            Self::Reported(problem) => problem.retry_in(),
+            Self::Several(all) => all.iter().filter_map(Self::retry_in).min(),
             _ => None,
         }
     }
@@ -319,13 +306,11 @@ impl ReconcileError {
     /// Returns the names that must become free first.
     pub fn waits_for(&self) -> Vec<&Name> {
         match self {
-            ReconcileError::NotOwned { name, .. }
-            | ReconcileError::Immutable { name, .. }
-            | ReconcileError::Terminating(name) => vec![name],
-            ReconcileError::Reported(problem) => problem.waits_for(),
-            ReconcileError::Several(all) => {
-                all.iter().flat_map(ReconcileError::waits_for).collect()
-            }
+            Self::NotOwned { name, .. }
+            | Self::Immutable { name, .. }
+            | Self::Terminating(name) => vec![name],
+            Self::Reported(problem) => problem.waits_for(),
+            Self::Several(all) => all.iter().flat_map(Self::waits_for).collect(),
             _ => Vec::new(),
         }
     }
@@ -333,8 +318,8 @@ impl ReconcileError {
 
 /// A missing index is a bug in the program: terminal, and reported to the user.
 impl From<UnknownIndex> for ReconcileError {
-    fn from(unknown: UnknownIndex) -> ReconcileError {
-        ReconcileError::terminal("ErrUnknownIndex", unknown.to_string())
+    fn from(unknown: UnknownIndex) -> Self {
+        Self::terminal("ErrUnknownIndex", unknown.to_string())
     }
 }
 
