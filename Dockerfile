@@ -14,7 +14,7 @@
 #
 # The toolchain needs cargo, a C compiler and the C library's static archive, as the official
 # Debian images have. A tag moves; for a release pass a digest. BASE_IMAGE is what the binary is
-# put into. FEATURES are cargo features: `otel` sends spans to a collector (docs/CONNECTIONS.md).
+# put into.
 ARG BASE_IMAGE=scratch
 
 # Dependabot does not update an image that an ARG names.
@@ -23,14 +23,13 @@ FROM docker.io/library/rust:1.95-slim-bookworm AS toolchain
 FROM toolchain AS build
 # The time that files get in the image. The binary holds none.
 ARG SOURCE_DATE_EPOCH=0
-ARG FEATURES=
 # The commit, for the metric workload_operator_build_info.
 ARG REVISION=unknown
 WORKDIR /source
 COPY . .
 # The dependencies stay compiled for the next build.
 RUN --mount=type=cache,target=/source/target,sharing=locked \
-    FEATURES="$FEATURES" REVISION="$REVISION" hack/build-static.sh /image/workload-operator \
+    REVISION="$REVISION" hack/build-static.sh /image/workload-operator \
  && cp LICENSE /image/ \
  && find /image -exec touch --date="@$SOURCE_DATE_EPOCH" {} +
 

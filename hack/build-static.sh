@@ -5,8 +5,8 @@
 #
 #   hack/build-static.sh FILE
 #
-# Environment: PROFILE (default release), FEATURES (cargo features, such as otel), CARGO_TARGET_DIR,
-# SOURCE_DATE_EPOCH (default 0), REVISION (for the metric build_info; default: git's, if this is a checkout).
+# Environment: PROFILE (default release), CARGO_TARGET_DIR, SOURCE_DATE_EPOCH (default 0), REVISION (for the metric
+# build_info; default: git's, if this is a checkout).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 file=${1:?usage: hack/build-static.sh FILE}
@@ -28,8 +28,7 @@ export REVISION=${REVISION:-$(git rev-parse --short=12 HEAD 2>/dev/null || echo 
 
 # Naming the target keeps crt-static away from proc macros and build scripts, which cannot be
 # static.
-cargo build --locked --profile "$profile" --features "${FEATURES:-}" --bin workload-operator \
-  --target "$host"
+cargo build --locked --profile "$profile" --bin workload-operator --target "$host"
 [[ $profile != dev ]] || profile=debug
 built=${CARGO_TARGET_DIR:-target}/$host/$profile/workload-operator
 # A binary that still asks for a loader would not start in an empty image.

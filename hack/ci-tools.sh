@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what .ci/run needs beside Rust, Go and git to leave nothing unchecked, as STRICT=1 demands: the
-# oldest supported Rust, cargo-deny, cargo-semver-checks, mdBook, actionlint, helm, the OLM programs, the
+# oldest supported Rust, cargo-deny, cargo-semver-checks, mdBook, actionlint, helm, the
 # oldest supported Kubernetes, an earlier version of the operator, and Debian's packages prometheus
 # and shellcheck, and those of hack/e2e.sh.
 #
@@ -25,7 +25,6 @@ hack/lint.sh build
 hack/controlplane.sh build
 hack/controlplane.sh build --kubernetes-version "$(hack/controlplane.sh versions | head -n 1)"
 hack/helm.sh build
-hack/olm.sh build
 hack/campaigns/upgrade.sh build
 # shellcheck source=hack/e2e/machine.sh
 source hack/e2e/machine.sh

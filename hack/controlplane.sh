@@ -611,7 +611,7 @@ answers_ok() { [[ $(kube get --raw /readyz 2>/dev/null) == ok ]]; }
 kube() { "$KUBECTL" --kubeconfig="$DIR/kubeconfig" --cache-dir="$DIR/run/kubectl-cache" --request-timeout=10s "$@"; }
 
 start_the_rest() {
-  local pki=$DIR/pki stages user daemon_sets=()
+  local pki=$DIR/pki stages user
   for user in kube-controller-manager kube-scheduler; do
     write_kubeconfig "system:$user" "$DIR/run/$user.kubeconfig"
   done
@@ -620,9 +620,6 @@ start_the_rest() {
   # --secure-port=0: health and metrics of these two are asked by nobody here.
   # The grace period is long, so that a stalled machine does not evict pods.
   find_binary kube-controller-manager
-  # Kubernetes 1.30 does not know it yet.
-  [[ $("$FOUND" --help 2>&1) != *--concurrent-daemonset-syncs* ]] ||
-    daemon_sets=(--concurrent-daemonset-syncs=20)
   spawn "$DIR/run" kube-controller-manager "$DIR/log/kube-controller-manager.log" "$FOUND" \
     --kubeconfig="$DIR/run/kube-controller-manager.kubeconfig" \
     --bind-address=127.0.0.1 --secure-port=0 --leader-elect=false \
@@ -632,7 +629,7 @@ start_the_rest() {
     --horizontal-pod-autoscaler-sync-period=1s \
     --kube-api-qps=1000 --kube-api-burst=2000 --controllers='*' \
     --concurrent-deployment-syncs=20 --concurrent-replicaset-syncs=20 \
-    "${daemon_sets[@]}" --concurrent-namespace-syncs=20 --concurrent-gc-syncs=20 \
+    --concurrent-daemonset-syncs=20 --concurrent-namespace-syncs=20 --concurrent-gc-syncs=20 \
     --concurrent-endpoint-syncs=10 --concurrent-service-endpoint-syncs=10
 
   find_binary kube-scheduler

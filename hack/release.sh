@@ -20,7 +20,7 @@
 #
 # Needs beside Rust: git, GNU tar, buildah, openssl (with --key). cargo-cyclonedx and cargo-about are built
 # once per user (minutes). DRAFT=1 allows placeholders, and a version without a section in CHANGELOG.md.
-# Environment: DRAFT, FEATURES, XDG_CACHE_HOME.
+# Environment: DRAFT, XDG_CACHE_HOME.
 # Exit status: 0 done, 1 failed, 2 wrong usage or not in order, 3 install something.
 set -euo pipefail
 
@@ -166,7 +166,7 @@ make_bundle() {
 
 make_sbom() {
   "$CYCLONEDX" cyclonedx --quiet --format json --spec-version 1.5 --describe binaries \
-    --features "${FEATURES:-}" 2>"$WORK/sbom.log" || { cat "$WORK/sbom.log" >&2; die 1 "cargo-cyclonedx failed"; }
+    2>"$WORK/sbom.log" || { cat "$WORK/sbom.log" >&2; die 1 "cargo-cyclonedx failed"; }
   # Each document has a random serial number; a checkout elsewhere has other paths.
   sed -e '/"serialNumber"/d' -e "s#$WORK/source#/source#g" workload-operator_bin.cdx.json >"$OUTPUT/sbom.cdx.json"
 }
@@ -174,7 +174,7 @@ make_sbom() {
 make_notices() {
   # cargo-about asks cargo for the libraries of every platform, and a build fetches only those of its own.
   cargo fetch --quiet --locked
-  "$ABOUT" generate --fail --offline --locked --config hack/release/about.toml --features "${FEATURES:-}" \
+  "$ABOUT" generate --fail --offline --locked --config hack/release/about.toml \
     hack/release/notices.hbs >"$OUTPUT/THIRD-PARTY-NOTICES.txt" 2>"$WORK/about.log" ||
     { tail -n 20 "$WORK/about.log" >&2; die 1 "cargo-about failed"; }
 }
@@ -213,7 +213,7 @@ $subjects
   "predicate": {
     "buildDefinition": {
       "buildType": "$REPOSITORY/blob/$COMMIT/hack/release.sh",
-      "externalParameters": {"version": "$VERSION", "features": "${FEATURES:-}"},
+      "externalParameters": {"version": "$VERSION"},
       "internalParameters": {"rustc": "$rust", "buildah": "$(buildah --version)", "tar": "$(tar --version | head -n 1)",
         "gzip": "$(gzip --version | head -n 1)", "SOURCE_DATE_EPOCH": "$SOURCE_DATE_EPOCH"},
       "resolvedDependencies": [

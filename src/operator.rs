@@ -21,7 +21,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::app::{self, App};
 use crate::cli::args::{Cli, Command, ControllerName, RunArgs, WorkloadArgs, all_if_empty};
-use crate::cli::telemetry::{self, Spans};
+use crate::cli::telemetry;
 use crate::cli::{Error, IDENTITY, NAMESPACE, check, manifests, one_line, plan, status};
 use crate::client::{self, Client};
 use crate::controller::{Finished, Program};
@@ -78,10 +78,8 @@ fn start(args: RunArgs) -> Result<(), Error> {
             .worker_threads(threads(std::thread::available_parallelism().map_or(1, usize::from)));
     }
     let runtime = runtime.enable_all().build().map_err(Error::Runtime)?;
-    let spans = Spans::from_environment(runtime.handle());
-    telemetry::init(&args.log_level, args.log_format, spans.layer()).map_err(Error::Logs)?;
-    spans.log_problem();
-    to_its_end(runtime, run(args, spans))
+    telemetry::init(&args.log_level, args.log_format).map_err(Error::Logs)?;
+    to_its_end(runtime, run(args))
 }
 
 /// Returns the number of threads for this number of cores. On a single thread, a reconcile that blocks it would
@@ -105,18 +103,18 @@ fn to_its_end<T>(runtime: Runtime, work: impl Future<Output = T>) -> T {
 ///
 /// # Errors
 /// If it cannot start, or if an essential task dies.
-async fn run(mut args: RunArgs, spans: Spans) -> Result<(), Error> {
+async fn run(mut args: RunArgs) -> Result<(), Error> {
     all_if_empty(&mut args.workloads.namespaces);
     let shutdown = Shutdown::from_signals().map_err(Error::Signals)?;
     // A credential plugin, for example, can take long.
     tokio::select! {
-        program = program(args, spans) => Ok(program?.run(shutdown).await?),
+        program = program(args) => Ok(program?.run(shutdown).await?),
         () = shutdown.requested() => Ok(()),
     }
 }
 
 /// Returns all parts of the process, in the order in which they end.
-async fn program(args: RunArgs, spans: Spans) -> Result<Program, Error> {
+async fn program(args: RunArgs) -> Result<Program, Error> {
     let config = args.connection.config().await?;
     let lease = args.leader_elect.then(|| lease(&args)).transpose()?;
     let (host, metrics) = (host_name(), metrics());
@@ -153,11 +151,7 @@ async fn program(args: RunArgs, spans: Spans) -> Result<Program, Error> {
     }
     let connect = |options| ungated.sibling(options);
     let pace = Pace::new(args.workloads.max_image_rollouts.unwrap_or_default());
-    let program = add_controllers(manager, &args.workloads, &pace).program(connect).await?;
-    Ok(program.outer_task("the export of spans", |stop| async move {
-        stop.requested().await;
-        spans.end().await;
-    }))
+    Ok(add_controllers(manager, &args.workloads, &pace).program(connect).await?)
 }
 
 /// Reports default images that are not set.

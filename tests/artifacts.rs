@@ -12,21 +12,12 @@ use workload_operator::cli::Cli;
 use workload_operator::crds;
 
 mod lua;
-mod unchecked;
-#[path = "artifacts/added_field.rs"]
-mod added_field;
 #[path = "artifacts/packages.rs"]
 mod packages;
 #[path = "artifacts/image.rs"]
 mod image;
 #[path = "artifacts/argocd.rs"]
 mod argocd;
-#[path = "artifacts/operator_verify.rs"]
-mod operator_verify;
-#[path = "artifacts/scorecard.rs"]
-mod scorecard;
-#[path = "artifacts/makefile.rs"]
-mod makefile;
 #[path = "artifacts/reference.rs"]
 mod reference;
 #[path = "artifacts/workflows.rs"]

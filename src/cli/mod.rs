@@ -1,8 +1,6 @@
 //! The command line: arguments, logs and servers of `run`, and the commands that only read.
 
 pub(crate) mod args;
-#[cfg(feature = "otel")]
-mod traces;
 pub(crate) mod telemetry;
 // The other commands, and the search for the installed operator.
 pub(crate) mod installation;

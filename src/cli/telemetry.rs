@@ -1,10 +1,8 @@
-//! Log lines, as human-readable text or as JSON, and spans for an OpenTelemetry collector, if they are compiled
-//! in and requested.
+//! Log lines, as human-readable text or as JSON.
 
 use std::fmt::Write;
 use std::io::IsTerminal;
 
-use tokio::runtime::Handle;
 use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
@@ -13,23 +11,13 @@ use tracing_subscriber::{EnvFilter, Layer, Registry, fmt, registry};
 
 use super::args::LogFormat;
 use super::is_control;
-#[cfg(feature = "otel")]
-use super::traces::Traces;
 
-#[cfg(not(feature = "otel"))]
-use absent::Traces;
-
-/// A layer that writes log lines or exports spans.
-pub(crate) type LogLayer = Box<dyn Layer<Registry> + Send + Sync>;
-
-// === Log lines ===
-
-/// Sends log lines to stderr from now on, and spans to `spans`. `level` is `info` or RUST_LOG's
-/// syntax; anything else is an error that quotes it.
+/// Sends log lines to stderr from now on. `level` is `info` or RUST_LOG's syntax; anything else is an error that
+/// quotes it.
 ///
 /// Text from outside (names, messages of the API server) is escaped in both formats, so that it can neither
 /// inject a line nor control a terminal.
-pub(crate) fn init(level: &str, format: LogFormat, spans: Option<LogLayer>) -> Result<(), String> {
+pub(crate) fn init(level: &str, format: LogFormat) -> Result<(), String> {
     let filter = EnvFilter::try_new(level)
         .map_err(|error| format!("--log-level '{level}' is not understood: {error}"))?;
     let terminal = std::io::stderr().is_terminal();
@@ -38,16 +26,18 @@ pub(crate) fn init(level: &str, format: LogFormat, spans: Option<LogLayer>) -> R
         LogFormat::Text => false,
         LogFormat::Auto => !terminal,
     };
-    // Each layer has its own filter, so that a quiet log does not reduce the spans.
-    let mut all = vec![layer(filter, json, terminal, std::io::stderr)];
-    all.extend(spans);
     registry()
-        .with(all)
+        .with(layer(filter, json, terminal, std::io::stderr))
         .try_init()
         .map_err(|error| format!("log lines are already sent somewhere: {error}"))
 }
 
-fn layer<W>(filter: EnvFilter, json: bool, colours: bool, writer: W) -> LogLayer
+fn layer<W>(
+    filter: EnvFilter,
+    json: bool,
+    colours: bool,
+    writer: W,
+) -> Box<dyn Layer<Registry> + Send + Sync>
 where
     W: for<'writer> MakeWriter<'writer> + Send + Sync + 'static,
 {
@@ -82,88 +72,6 @@ impl<W: Write> Write for Escaped<'_, W> {
     }
 }
 
-// === Spans ===
-
-/// The spans of the process, if there are any.
-#[derive(Clone, Default)]
-pub(crate) struct Spans {
-    traces: Option<Traces>,
-    /// Reason why there are none although the environment requests them.
-    problem: Option<String>,
-}
-
-// === impl Spans ===
-
-impl Spans {
-    /// Reads the environment. The operator works even if the settings are wrong: see [`Spans::log_problem`].
-    pub(crate) fn from_environment(runtime: &Handle) -> Spans {
-        match Traces::from_environment(runtime) {
-            Ok(traces) => Spans { traces, problem: None },
-            Err(error) => Spans { traces: None, problem: Some(error.to_string()) },
-        }
-    }
-
-    /// Returns the layer that exports spans.
-    pub(crate) fn layer(&self) -> Option<LogLayer> {
-        self.traces.as_ref().map(|traces| traces.layer().boxed())
-    }
-
-    /// Logs why there are no spans, once logging has started.
-    pub(crate) fn log_problem(&self) {
-        if let Some(problem) = &self.problem {
-            tracing::warn!(why = %problem, "Spans are not exported");
-        }
-    }
-
-    /// Sends the remaining spans, within a time limit.
-    pub(crate) async fn end(&self) {
-        if let Some(traces) = &self.traces {
-            traces.end().await;
-        }
-    }
-}
-
-/// A build without spans.
-#[cfg(not(feature = "otel"))]
-mod absent {
-    use tokio::runtime::Handle;
-    use tracing_subscriber::layer::Identity;
-
-    /// Replacement of `super::traces::Traces` in this build. It has no values.
-    #[derive(Clone)]
-    pub(super) enum Traces {}
-
-    /// An environment that requests spans.
-    #[derive(Debug, thiserror::Error)]
-    #[error("{0} is set, and this binary is built without the feature otel")]
-    pub(super) struct AskedFor(&'static str);
-
-    /// The variables that request them.
-    const ENDPOINTS: [&str; 2] =
-        ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
-
-    // === impl Traces ===
-
-    impl Traces {
-        /// Returns `None`, or an error if the environment requests spans.
-        pub(super) fn from_environment(_: &Handle) -> Result<Option<Traces>, AskedFor> {
-            match ENDPOINTS.iter().find(|name| std::env::var(name).is_ok_and(|url| !url.is_empty()))
-            {
-                None => Ok(None),
-                Some(name) => Err(AskedFor(name)),
-            }
-        }
-
-        pub(super) fn layer(&self) -> Identity {
-            match *self {}
-        }
-
-        pub(super) async fn end(&self) {
-            match *self {}
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::io;
@@ -191,8 +99,8 @@ mod tests {
     fn logged(json: bool) -> String {
         let written = Written::default();
         let writer = written.clone();
-        let all = vec![layer(EnvFilter::new("info"), json, false, move || writer.clone())];
-        tracing::subscriber::with_default(registry().with(all), || {
+        let lines = layer(EnvFilter::new("info"), json, false, move || writer.clone());
+        tracing::subscriber::with_default(registry().with(lines), || {
             let pass = tracing::info_span!("reconcile", controller = "app", object = "shop");
             pass.in_scope(|| {
                 tracing::debug!("not asked for");

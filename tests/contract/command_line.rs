@@ -80,16 +80,3 @@ fn an_empty_variable_counts_as_unset() {
         assert!(said.contains(reached) && !said.contains("invalid value"), "{said}");
     }
 }
-
-#[cfg(not(feature = "otel"))]
-#[test]
-fn a_build_without_spans_reports_that_spans_are_requested() {
-    let output = Command::new(env!("CARGO_BIN_EXE_workload-operator"))
-        .args(["--kubeconfig", "/there/is/none"])
-        .env("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318")
-        .output()
-        .unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("OTEL_EXPORTER_OTLP_ENDPOINT is set"), "{said}");
-    assert!(said.contains("built without the feature otel"), "{said}");
-}

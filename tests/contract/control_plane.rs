@@ -37,7 +37,7 @@ impl ControlPlane {
         ControlPlane::empty(name, &["--only-api"]).with_manifests()
     }
 
-    /// One of this version of Kubernetes, `1.30`.
+    /// One of this version of Kubernetes, `1.35`.
     pub fn of_version(version: &str) -> ControlPlane {
         let plane = ControlPlane::empty(version, &["--kubernetes-version", version]);
         plane.with_manifests()

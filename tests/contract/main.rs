@@ -25,7 +25,6 @@ mod generic_daemon;
 mod degraded;
 mod nodes;
 mod roles;
-mod diagnostics;
 mod app;
 mod generated;
 mod selectors;
@@ -47,10 +46,7 @@ mod running;
 mod health;
 mod monitoring;
 mod metrics_over_tls;
-#[cfg(feature = "otel")]
-mod traces;
 mod leadership;
-mod failover;
 mod check;
 mod status;
 mod plan;
@@ -60,12 +56,8 @@ mod packaging;
 mod missing_permissions;
 mod helm;
 mod upgrade;
-mod olm;
-#[path = "../lua/mod.rs"]
-mod lua;
 #[path = "../unchecked/mod.rs"]
 mod unchecked;
-mod argocd;
 mod documented;
 
 // Disturbances that the operator survives.
@@ -81,17 +73,12 @@ mod api_server;
 mod etcd;
 mod slow_etcd;
 mod shortages;
-mod cgroup;
-mod limits;
 mod fairness;
-mod pace;
 mod templates;
 mod large;
-mod memory;
 mod missing_dependencies;
 mod restore;
 mod namespace_deletion;
-mod wall_clock;
 
 // Foundations of the other tests.
 mod model_server;

@@ -20,5 +20,6 @@ mod idle;
 mod children;
 mod degraded;
 mod diagnostics;
+mod pace;
 mod storms;
 mod crashes;

@@ -57,7 +57,8 @@ impl World {
     pub async fn run_with<T>(&self, flags: &[&str], test: impl Future<Output = T>) -> T {
         let flags = ["workload-operator"].iter().chain(flags);
         let args = Cli::parse_from(flags).run.workloads;
-        let manager = add_controllers(Manager::new(IDENTITY), &args, &Pace::default());
+        let pace = Pace::new(args.max_image_rollouts.unwrap_or_default());
+        let manager = add_controllers(Manager::new(IDENTITY), &args, &pace);
         self.server.run(manager, test).await
     }
 

@@ -16,7 +16,7 @@ use crate::memcached::Memcached;
 use crate::object::{Kind, ObjectKey, Resource};
 
 /// The oldest supported minor version of Kubernetes 1.
-const OLDEST: u32 = 30;
+const OLDEST: u32 = 35;
 /// The newest that the tests run on.
 const NEWEST: u32 = 37;
 
@@ -337,10 +337,10 @@ mod tests {
 
     #[test]
     fn a_version_is_judged_by_its_minor_number() {
-        for fine in ["v1.30.0", "v1.36.3", "v1.31.2-eks-abc", "v1.33+", "v2.0.0"] {
+        for fine in ["v1.35.0", "v1.36.3", "v1.37.2-eks-abc", "v1.36+", "v2.0.0"] {
             assert_eq!(judged(fine), Outcome::Ok, "{fine}");
         }
-        assert_eq!(judged("v1.29.15"), Outcome::Fail);
+        assert_eq!(judged("v1.34.9"), Outcome::Fail);
         assert_eq!(judged("v1.9.0"), Outcome::Fail);
         assert_eq!(judged("strange"), Outcome::Warn);
     }

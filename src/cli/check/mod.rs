@@ -240,7 +240,7 @@ checks! {
     K001: "API server reachable",
         "pass a kubeconfig (`--kubeconfig FILE`), and run `kubectl version`",
         "no other check can run";
-    K002: "Kubernetes version supported (1.30 or newer, tested up to 1.37)",
+    K002: "Kubernetes version supported (1.35 or newer, tested up to 1.37)",
         "upgrade the cluster",
         "validation and watches need features that older API servers lack";
     C001: "CRDs installed",
