@@ -31,7 +31,7 @@ use crate::workload::sentence::{counted, share};
 use crate::workload::services::ServiceSpec;
 use crate::workload::{BudgetSpec, DeploymentSpec, Found, REVISIONS};
 
-pub use pace::{Limit, Pace, Rollouts};
+pub use pace::{Limit, Pace};
 pub use pod::Images;
 use spec::DEFAULT_PORT;
 pub use spec::{Exporter, Spec, Status};

@@ -65,10 +65,13 @@ pub fn main(cli: Cli) -> ExitCode {
 }
 
 /// Runs a command that prints one result for a user. It logs nothing, so that no log lines are mixed with the
-/// result.
+/// result. Its exit code is 2 after an error, because 1 is a result.
 fn asked(answer: impl Future<Output = Result<ExitCode, Error>>) -> Result<ExitCode, Error> {
     let runtime = Builder::new_current_thread().enable_all().build();
-    to_its_end(runtime.map_err(Error::Runtime)?, answer)
+    to_its_end(runtime.map_err(Error::Runtime)?, answer).or_else(|error| {
+        eprintln!("workload-operator: {}", one_line(&error.to_string()));
+        Ok(ExitCode::from(2))
+    })
 }
 
 fn start(args: RunArgs) -> Result<(), Error> {
@@ -150,7 +153,7 @@ async fn program(args: RunArgs) -> Result<Program, Error> {
         manager = manager.leader_election(lease);
     }
     let connect = |options| ungated.sibling(options);
-    let pace = Pace::new(args.workloads.max_image_rollouts.unwrap_or_default());
+    let pace = Pace::new(args.max_image_rollouts.unwrap_or_default());
     Ok(add_controllers(manager, &args.workloads, &pace).program(connect).await?)
 }
 
@@ -173,7 +176,7 @@ fn warn_of_missing_images(args: &WorkloadArgs) {
 /// Returns the controllers of `run` with a client that sends every write as a dry run. Nothing is elected,
 /// served or exported.
 async fn dry_run(
-    (args, pace): (WorkloadArgs, Pace),
+    args: WorkloadArgs,
     client: Client,
     options: client::Options,
     finished: Finished,
@@ -181,7 +184,9 @@ async fn dry_run(
     let manager = Manager::new(IDENTITY)
         .client(|client| *client = options)
         .options(|options| options.finished = Some(finished));
-    Ok(add_controllers(manager, &args, &pace).program(|options| client.sibling(options)).await?)
+    Ok(add_controllers(manager, &args, &Pace::unlimited())
+        .program(|options| client.sibling(options))
+        .await?)
 }
 
 fn metrics() -> Arc<Metrics> {

@@ -1,8 +1,12 @@
-//! The command line. Every flag can also be set through an environment variable.
+//! The command line. Every flag of `run` can also be set through an environment variable. The other commands read
+//! variables in the operator's pod only, where these are the operator's settings: elsewhere, what a person reads must not
+//! depend on an inherited variable.
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::Resettable;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::IDENTITY;
@@ -35,7 +39,7 @@ pub enum Command {
     /// Print the CustomResourceDefinitions for `kubectl apply --server-side -f -`.
     Crds {
         /// Maximum size of a Memcached.
-        #[arg(long, env = "MEMCACHED_MAX_SIZE", value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(3..=8))]
+        #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(3..=8))]
         memcached_max_size: u8,
     },
     /// Check whether the cluster is compatible with this binary. Read-only.
@@ -55,6 +59,7 @@ pub enum Command {
 
 /// Address of the API server, and the account.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Connection")]
 pub struct ConnectionArgs {
     /// Path to the kubeconfig file. Defaults to the KUBECONFIG environment variable, ~/.kube/config, or the pod's
     /// ServiceAccount.
@@ -68,6 +73,7 @@ pub struct ConnectionArgs {
 
 /// The custom resources that are reconciled, and how.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Workloads")]
 pub struct WorkloadArgs {
     /// Namespaces to watch (comma-separated or repeated). In each of them, a Role is sufficient. Defaults to all
     /// namespaces.
@@ -95,11 +101,6 @@ pub struct WorkloadArgs {
     #[arg(long, env = "MEMCACHED_EXPORTER_IMAGE", value_name = "IMAGE", value_parser = image)]
     pub memcached_exporter_image: Option<String>,
 
-    /// Limit on the Memcacheds that change to a new default image at the same time: a number, or a percentage of those
-    /// that use a default image. The others keep the previous image until their turn. Defaults to 5%, but at least one.
-    #[arg(long, env = "MAX_IMAGE_ROLLOUTS", value_name = "NUMBER")]
-    pub max_image_rollouts: Option<Limit>,
-
     /// Allows `podTemplate` and `serviceTemplate`, which can make pods privileged and use any ServiceAccount. Use it only
     /// together with the policies of artifacts/policy, which decide who can set them.
     #[arg(long, env = "ALLOW_TEMPLATES", num_args = 0..=1, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
@@ -110,6 +111,12 @@ pub struct WorkloadArgs {
     #[arg(long, env = "INHERITED_LABELS", value_name = "KEY", value_delimiter = ',', value_parser = inheritable)]
     pub inherited_labels: Vec<String>,
 }
+
+/// The variable with the namespace of the operator's pod, from its manifests.
+pub(super) const POD_NAMESPACE: &str = "POD_NAMESPACE";
+
+const ELECTION: &str = "Leader election";
+const SERVERS: &str = "Servers";
 
 /// Settings of `run`.
 #[derive(Debug, Clone, Args)]
@@ -122,22 +129,28 @@ pub struct RunArgs {
     #[command(flatten)]
     pub workloads: WorkloadArgs,
 
+    /// Limit on the Memcacheds that change to a new default image at the same time: a number, or a percentage of those
+    /// that use a default image. The others keep the previous image until their turn. Defaults to 5%, but at least one.
+    #[arg(long, help_heading = "Workloads", env = "MAX_IMAGE_ROLLOUTS", value_name = "NUMBER")]
+    pub max_image_rollouts: Option<Limit>,
+
     /// Number of concurrent reconciliations of each kind.
-    #[arg(long, env = "WORKERS", value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(long, help_heading = "Process", env = "WORKERS", value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub workers: u16,
 
     /// Enable leader election. Only the replica that holds the Lease writes.
-    #[arg(long, env = "LEADER_ELECT", num_args = 0..=1, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
+    #[arg(long, help_heading = ELECTION, env = "LEADER_ELECT", num_args = 0..=1, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub leader_elect: bool,
 
     /// Namespace of the Lease. Defaults to the namespace of the pod, else to the first --watch-namespace, else to
     /// workload-operator-system.
-    #[arg(long, env = "LEADER_ELECT_NAMESPACE", value_name = "NAME")]
+    #[arg(long, help_heading = ELECTION, env = "LEADER_ELECT_NAMESPACE", value_name = "NAME")]
     pub leader_elect_namespace: Option<String>,
 
     /// Name of the Lease. Installations in one namespace that serve different namespaces each need their own.
     #[arg(
         long,
+        help_heading = ELECTION,
         env = "LEADER_ELECT_RESOURCE_NAME",
         value_name = "NAME",
         default_value = "workload-operator"
@@ -145,23 +158,24 @@ pub struct RunArgs {
     pub leader_elect_resource_name: String,
 
     /// Time after which another replica can take over a Lease that is not renewed.
-    #[arg(long, env = "LEADER_ELECT_LEASE_DURATION", value_name = "TIME", default_value = "15s", value_parser = duration)]
+    #[arg(long, help_heading = ELECTION, env = "LEADER_ELECT_LEASE_DURATION", value_name = "TIME", default_value = "15s", value_parser = duration)]
     pub leader_elect_lease_duration: Duration,
 
     /// Time that the leader tries to renew the Lease before it stops writing. Must be shorter than the Lease duration.
     /// In case its clock is slow, the leader stops at the latest 2s before half of the Lease duration (below 12s, after
     /// a third of it): after 5.5s by default.
-    #[arg(long, env = "LEADER_ELECT_RENEW_DEADLINE", value_name = "TIME", default_value = "10s", hide_default_value = true, value_parser = duration)]
+    #[arg(long, help_heading = ELECTION, env = "LEADER_ELECT_RENEW_DEADLINE", value_name = "TIME", default_value = "10s", hide_default_value = true, value_parser = duration)]
     pub leader_elect_renew_deadline: Duration,
 
     /// Pause between two attempts to acquire or renew the Lease.
-    #[arg(long, env = "LEADER_ELECT_RETRY_PERIOD", value_name = "TIME", default_value = "2s", value_parser = duration)]
+    #[arg(long, help_heading = ELECTION, env = "LEADER_ELECT_RETRY_PERIOD", value_name = "TIME", default_value = "2s", value_parser = duration)]
     pub leader_elect_retry_period: Duration,
 
     /// Address of /metrics: IP:PORT, :PORT for all addresses (IPv4 and IPv6), or 0 to disable it. Port 0 selects a free
     /// port.
     #[arg(
         long,
+        help_heading = SERVERS,
         env = "METRICS_BIND_ADDRESS",
         value_name = "ADDRESS",
         default_value = "127.0.0.1:8080"
@@ -170,22 +184,23 @@ pub struct RunArgs {
 
     /// Serve /metrics over TLS, only to clients with permission to get the non-resource URL /metrics. With `false`,
     /// serve it over plain HTTP to all clients. Defaults to true, or to false on a loopback address.
-    #[arg(long, env = "METRICS_SECURE", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    #[arg(long, help_heading = SERVERS, env = "METRICS_SECURE", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     pub metrics_secure: Option<bool>,
 
     /// Certificate of /metrics (PEM). The operator reloads the file when it changes. Defaults to a self-signed
     /// certificate.
-    #[arg(long, env = "METRICS_CERTIFICATE", value_name = "FILE", requires = "metrics_key")]
+    #[arg(long, help_heading = SERVERS, env = "METRICS_CERTIFICATE", value_name = "FILE", requires = "metrics_key")]
     pub metrics_certificate: Option<PathBuf>,
 
     /// Private key of the certificate (PEM).
-    #[arg(long, env = "METRICS_KEY", value_name = "FILE", requires = "metrics_certificate")]
+    #[arg(long, help_heading = SERVERS, env = "METRICS_KEY", value_name = "FILE", requires = "metrics_certificate")]
     pub metrics_key: Option<PathBuf>,
 
     /// Address of /healthz and /readyz (plain HTTP): IP:PORT, :PORT for all addresses (IPv4 and IPv6), or 0 to disable
     /// them. Port 0 selects a free port. Must differ from the port of /metrics.
     #[arg(
         long,
+        help_heading = SERVERS,
         env = "HEALTH_PROBE_BIND_ADDRESS",
         value_name = "ADDRESS",
         default_value = "127.0.0.1:8081"
@@ -195,25 +210,37 @@ pub struct RunArgs {
     /// Timeout of a request to the API server. The operator retries requests that time out. An overloaded API server
     /// queues requests for up to 15 s. Exceptions: a list has 65 s for its first byte, and a write has
     /// --write-deadline.
-    #[arg(long, env = "API_DEADLINE", value_name = "TIME", default_value = "20s", value_parser = duration)]
+    #[arg(long, help_heading = "Process", env = "API_DEADLINE", value_name = "TIME", default_value = "20s", value_parser = duration)]
     pub api_deadline: Duration,
 
     /// Timeout of a write to the API server. Each admission webhook can take 30 s, and the API server gives up after
     /// 60 s.
-    #[arg(long, env = "WRITE_DEADLINE", value_name = "TIME", default_value = "65s", value_parser = duration)]
+    #[arg(long, help_heading = "Process", env = "WRITE_DEADLINE", value_name = "TIME", default_value = "65s", value_parser = duration)]
     pub write_deadline: Duration,
 
     /// Time that running reconciliations have to finish after SIGTERM. Keep it 15 s below the pod's
     /// terminationGracePeriodSeconds: afterwards, the operator sends Events and releases the Lease.
-    #[arg(long, env = "SHUTDOWN_GRACE", value_name = "TIME", default_value = "25s", value_parser = duration)]
+    #[arg(long, help_heading = "Process", env = "SHUTDOWN_GRACE", value_name = "TIME", default_value = "25s", value_parser = duration)]
     pub shutdown_grace: Duration,
 
     /// Log level: error, warn, info, debug, trace, or a filter in the syntax of RUST_LOG.
-    #[arg(long, env = "RUST_LOG", value_name = "LEVEL", default_value = "info")]
+    #[arg(
+        long,
+        help_heading = "Process",
+        env = "RUST_LOG",
+        value_name = "LEVEL",
+        default_value = "info"
+    )]
     pub log_level: String,
 
     /// Log format.
-    #[arg(long, env = "LOG_FORMAT", value_name = "FORMAT", default_value = "auto")]
+    #[arg(
+        long,
+        help_heading = "Process",
+        env = "LOG_FORMAT",
+        value_name = "FORMAT",
+        default_value = "auto"
+    )]
     pub log_format: LogFormat,
 }
 
@@ -283,6 +310,18 @@ pub enum ControllerName {
     App,
 }
 
+/// Form of a command's result, other than text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "lower")]
+pub enum Output {
+    /// Text with more details, where there are more.
+    Wide,
+    /// One JSON object.
+    Json,
+    /// One YAML document.
+    Yaml,
+}
+
 /// Form of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "lower")]
@@ -342,20 +381,32 @@ fn version() -> &'static str {
     format!("{}{}", env!("CARGO_PKG_VERSION"), revision.unwrap_or_default()).leak()
 }
 
-/// Returns `command` with the habits of Kubernetes' programs: the last of a flag that is given twice counts,
-/// and an empty environment variable counts as not set. Manifests often define variables with an empty value.
+/// Returns `command` with the habits of Kubernetes' programs: the last of a flag that is given twice counts, an empty
+/// environment variable counts as not set (manifests often define variables with an empty value), and the help of the
+/// program lists its commands, not the flags of `run`.
 pub(crate) fn as_kubernetes_programs(command: clap::Command) -> clap::Command {
-    let is_empty =
-        |name: &std::ffi::OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());
-    let forget = move |argument: clap::Arg| {
-        if argument.get_env().is_some_and(is_empty) {
-            argument.env(clap::builder::Resettable::Reset)
-        } else {
-            argument
+    let is_set = |name: &OsStr| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let in_pod = is_set(POD_NAMESPACE.as_ref());
+    let habits = |is_of_run: bool| {
+        move |argument: clap::Arg| {
+            // The flags of the connection belong to every command.
+            let counts = in_pod || is_of_run || argument.is_global_set();
+            match argument.get_env() {
+                Some(name) if !counts || !is_set(name) => argument.env(Resettable::Reset),
+                _ => argument,
+            }
         }
     };
-    let command = command.args_override_self(true).mut_args(forget);
-    command.mut_subcommands(as_kubernetes_programs)
+    command
+        .args_override_self(true)
+        .mut_args(|argument| {
+            let is_of_run = !argument.is_global_set();
+            habits(true)(argument).hide(is_of_run)
+        })
+        .mut_subcommands(|command| {
+            let is_run = command.get_name() == "run";
+            command.args_override_self(true).mut_args(habits(is_run))
+        })
 }
 
 /// Removes empty names: `--namespace=` means all namespaces.
@@ -407,23 +458,23 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 #[derive(Debug, Clone, Args)]
 pub struct ManifestsArgs {
     /// Image of the operator. Without it, the manifests name workload-operator:VERSION, which no registry has.
-    #[arg(long, env = "OPERATOR_IMAGE", value_name = "IMAGE")]
+    #[arg(long, value_name = "IMAGE")]
     pub image: Option<String>,
 
     /// Namespace of the operator.
-    #[arg(short, long, env = "OPERATOR_NAMESPACE", value_name = "NAME", default_value = super::NAMESPACE, value_parser = one_namespace)]
+    #[arg(short, long, value_name = "NAME", default_value = super::NAMESPACE, value_parser = one_namespace)]
     pub namespace: String,
 
     /// Number of replicas of the operator, one of which is the leader.
-    #[arg(long, env = "OPERATOR_REPLICAS", value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1)]
     pub replicas: u8,
 
     /// Image of memcached.
-    #[arg(long, env = "MEMCACHED_IMAGE", value_name = "IMAGE", value_parser = image)]
+    #[arg(long, value_name = "IMAGE", value_parser = image)]
     pub memcached_image: Option<String>,
 
     /// Image of memcached's exporter.
-    #[arg(long, env = "MEMCACHED_EXPORTER_IMAGE", value_name = "IMAGE", value_parser = image)]
+    #[arg(long, value_name = "IMAGE", value_parser = image)]
     pub memcached_exporter_image: Option<String>,
 
     /// Leave out the CustomResourceDefinitions, for example to uninstall one of several installations: with them, the
@@ -432,7 +483,7 @@ pub struct ManifestsArgs {
     pub without_crds: bool,
 
     /// Maximum size of a Memcached.
-    #[arg(long, env = "MEMCACHED_MAX_SIZE", value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(3..=8))]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(3..=8))]
     pub memcached_max_size: u8,
 }
 
@@ -534,9 +585,9 @@ mod tests {
             ("100%", Limit::Percentage(100)),
         ] {
             let args = parsed(&["--max-image-rollouts", text]);
-            assert_eq!(args.workloads.max_image_rollouts, Some(limit), "{text}");
+            assert_eq!(args.max_image_rollouts, Some(limit), "{text}");
         }
-        assert_eq!(parsed(&[]).workloads.max_image_rollouts, None);
+        assert_eq!(parsed(&[]).max_image_rollouts, None);
         for bad in ["0", "0%", "101%", "-1", "+1", "1.5", "5 %", "%", "some", ""] {
             let argument = format!("--max-image-rollouts={bad}");
             let refused = refused(&[&argument]);
@@ -593,20 +644,23 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_of_every_command_is_an_environment_variable_too() {
+    fn variables_set_flags_of_run_and_of_no_other_command() {
         use clap::CommandFactory;
-        let mut cli = Cli::command();
+        let mut cli = as_kubernetes_programs(Cli::command());
         cli.build();
         let mut seen = 0;
         for command in std::iter::once(&cli).chain(cli.get_subcommands()) {
             let flags = command.get_arguments().filter(|argument| !argument.is_positional());
             for flag in flags.filter(|flag| !["help", "version"].contains(&flag.get_id().as_str()))
             {
-                // KUBECONFIG is its variable; it is a list of files, which the client reads.
-                // What is left out must not depend on an inherited variable.
-                let elsewhere = ["kubeconfig", "without_crds"].contains(&flag.get_id().as_str());
-                let said = format!("{} {flag}", command.get_name());
-                assert_eq!(flag.get_env().is_some(), !elsewhere, "{said}");
+                let (name, id) = (command.get_name(), flag.get_id().as_str());
+                let has_one = match id {
+                    "context" => true,
+                    // KUBECONFIG is a list of files, which the client reads.
+                    "kubeconfig" => false,
+                    _ => ["workload-operator", "run"].contains(&name),
+                };
+                assert_eq!(flag.get_env().is_some(), has_one, "{name} {flag}");
                 seen += 1;
             }
         }

@@ -10,6 +10,7 @@ use clap::Args;
 use serde_json::Value;
 
 use super::NAMESPACE;
+use super::args::POD_NAMESPACE;
 use crate::client::{Client, Error, Scope};
 use crate::object::{Kind, ObjectKey};
 
@@ -23,12 +24,12 @@ const DEPLOYMENT: Kind = Kind::namespaced("apps", "v1", "Deployment", "deploymen
 pub struct InstallationArgs {
     /// Namespace of the operator. Defaults to the namespace of the pod, workload-operator-system, or the namespace of
     /// the only Deployment with the label app.kubernetes.io/name=workload-operator.
-    #[arg(long, env = "POD_NAMESPACE", value_name = "NAME")]
+    #[arg(long, env = POD_NAMESPACE, value_name = "NAME")]
     pub operator_namespace: Option<String>,
 
     /// Name of the operator's Deployment. Defaults to workload-operator, or to the only Deployment with the label
     /// app.kubernetes.io/name=workload-operator.
-    #[arg(long, env = "OPERATOR_NAME", value_name = "NAME")]
+    #[arg(long, value_name = "NAME")]
     pub operator_name: Option<String>,
 }
 

@@ -84,18 +84,10 @@ fn all(args: &ManifestsArgs) -> String {
 pub(crate) fn print_completions(shell: Shell) -> Result<(), Error> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), NAME, &mut script);
-    if shell == Shell::Bash {
-        script = mended(&script).into_bytes();
-    }
-    std::io::stdout().write_all(&script).map_err(Error::Print)
-}
-
-/// clap_complete 4.6 spells a program's name that has a hyphen in two ways, so that bash completes
-/// nothing after a subcommand (github.com/clap-rs/clap/issues/6421). Once that is fixed upstream,
-/// this changes nothing.
-fn mended(script: &[u8]) -> String {
-    let script = String::from_utf8_lossy(script);
-    script.replace("workload__subcmd__operator", "workload__operator")
+    // clap_complete spells a name with a hyphen in two ways (github.com/clap-rs/clap/issues/6421).
+    let script = String::from_utf8_lossy(&script);
+    let script = script.replace("workload__subcmd__operator", "workload__operator");
+    std::io::stdout().write_all(script.as_bytes()).map_err(Error::Print)
 }
 
 #[cfg(test)]

@@ -10,15 +10,18 @@ pub mod status;
 pub(crate) mod manifests;
 
 pub use args::{
-    BindAddress, Cli, Command, ConnectionArgs, ControllerName, LogFormat, RunArgs, WorkloadArgs,
+    BindAddress, Cli, Command, ConnectionArgs, ControllerName, LogFormat, Output, RunArgs,
+    WorkloadArgs,
 };
 
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{CommandFactory, FromArgMatches};
+use serde_json::Value;
 
 pub(crate) use crate::client::{is_control, one_line};
 use crate::controller::ProgramError;
@@ -99,24 +102,30 @@ impl From<manager::Error> for Error {
 /// Parses the command line.
 ///
 /// # Errors
-/// The exit code, if the arguments are wrong or only request help. For `plan`, wrong arguments are 1, because
-/// 2 means that something would change.
+/// The exit code, if the arguments are wrong or only request help.
 pub fn parse() -> Result<Cli, ExitCode> {
     parse_from(std::env::args_os()).map_err(|error| {
         // The error is lost if stderr is closed.
         let _ = error.print();
-        let command = Cli::command();
-        let is_command = |argument: &OsString| {
-            argument.to_str().is_some_and(|name| command.find_subcommand(name).is_some())
-        };
-        let is_plan =
-            std::env::args_os().skip(1).find(is_command).is_some_and(|name| name == "plan");
-        match (error.use_stderr(), is_plan) {
-            (false, _) => ExitCode::SUCCESS,
-            (true, true) => ExitCode::FAILURE,
-            (true, false) => ExitCode::from(2),
-        }
+        if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS }
     })
+}
+
+/// Prints the result of a command.
+///
+/// # Errors
+/// If stdout is closed.
+pub(crate) fn print(
+    output: Option<Output>,
+    json: &Value,
+    text: impl FnOnce() -> String,
+) -> Result<(), Error> {
+    let text = match output {
+        Some(Output::Json) => format!("{json:#}\n"),
+        Some(Output::Yaml) => serde_yaml_ng::to_string(json).expect("JSON is YAML"),
+        Some(Output::Wide) | None => text(),
+    };
+    std::io::stdout().write_all(text.as_bytes()).map_err(Error::Print)
 }
 
 /// Parses these arguments, the program's name first.

@@ -67,8 +67,8 @@ pub enum Limit {
 #[derive(Debug, Clone, Default)]
 pub struct Pace {
     limit: Limit,
-    /// True if no Memcached waits, and the turns are only recorded.
-    plans: bool,
+    /// True if no Memcached waits.
+    is_unlimited: bool,
     turns: Arc<Mutex<Turns>>,
 }
 
@@ -79,17 +79,6 @@ pub(super) struct Given {
     pub(super) images: Images,
     /// The message while the Memcached waits for its turn, and the time until its next reconcile.
     waits: Option<(String, Duration)>,
-}
-
-/// The order in which Memcacheds get new images.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Rollouts {
-    /// The new images.
-    pub images: BTreeSet<InternedStr>,
-    /// The Memcacheds, in this order.
-    pub order: Vec<ObjectKey>,
-    /// Maximum number of them at a time.
-    pub at_a_time: usize,
 }
 
 /// State of a Memcached that runs an image of the administrator's.
@@ -143,8 +132,6 @@ struct Turns {
     /// Waiting Memcacheds that were next and have not asked for their turn since this time.
     unclaimed: HashMap<ObjectKey, Instant>,
     admitted: HashMap<ObjectKey, Admitted>,
-    /// New images of the Memcacheds that need a turn, for a plan.
-    planned: BTreeMap<ObjectKey, Vec<InternedStr>>,
 }
 
 // === impl Limit ===
@@ -187,18 +174,9 @@ impl Pace {
         Pace { limit, ..Pace::default() }
     }
 
-    /// Returns a pace that makes no Memcached wait, and records which ones would.
-    pub fn plan(limit: Limit) -> Pace {
-        Pace { limit, plans: true, ..Pace::default() }
-    }
-
-    /// Returns the recorded turns, if there are any.
-    pub fn planned(&self) -> Option<Rollouts> {
-        let turns = self.turns.lock();
-        let images = turns.planned.values().flatten().cloned().collect();
-        let order: Vec<ObjectKey> = turns.planned.keys().cloned().collect();
-        let at_a_time = self.limit.of(turns.all);
-        (!order.is_empty()).then_some(Rollouts { images, order, at_a_time })
+    /// Returns a pace that makes no Memcached wait.
+    pub fn unlimited() -> Pace {
+        Pace { is_unlimited: true, ..Pace::default() }
     }
 
     /// Returns the images for a reconcile: the `wanted` ones or, until its turn, the current ones.
@@ -213,6 +191,9 @@ impl Pace {
     ) -> Result<Given, ReconcileError> {
         let (memcached, key, at) = (cx.object(), cx.key(), Instant::now());
         let now = |images| Ok(Given { images, waits: None });
+        if self.is_unlimited {
+            return now(wanted);
+        }
         {
             let mut turns = self.turns.lock();
             // Before this process changes a Deployment, which others would take for a rollout with a turn.
@@ -242,10 +223,6 @@ impl Pace {
             turns.look(cx, settings, at)?;
         }
         let to = kept.differences(&wanted);
-        if self.plans {
-            turns.planned.insert(key.clone(), to);
-            return now(wanted);
-        }
         let (image, wait) = match &to[..] {
             [one] => (format!("image {one}"), "waits"),
             more => (format!("images {}", more.join(" and ")), "wait"),

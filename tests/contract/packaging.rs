@@ -344,11 +344,8 @@ async fn the_documented_patch_restricts_egress_to_the_api_server() {
 #[tokio::test(flavor = "multi_thread")]
 async fn manifests_prints_the_default_overlay() {
     let plane = tokio::task::spawn_blocking(ControlPlane::shared).await.unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_workload-operator"))
-        .arg("manifests")
-        .env_remove("OPERATOR_IMAGE")
-        .output()
-        .unwrap();
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_workload-operator")).arg("manifests").output().unwrap();
     let printed = objects(&String::from_utf8(output.stdout).unwrap());
     let built = objects(&plane.kubectl(&["kustomize", "artifacts/default"]));
     assert_eq!(names(&printed), names(&built));

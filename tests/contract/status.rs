@@ -126,15 +126,15 @@ async fn status_as_json_has_cause_next_step_conditions_and_pods() {
     world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
     until_blocked_by(&world, MEMCACHED, "cart", "AllReplicasReady").await;
     let (fine, code) = status_as_json(&world, MEMCACHED, "cart");
-    assert_eq!((code, &fine["fine"], &fine["next"]), (0, &json!(true), &Value::Null), "{fine}");
+    assert_eq!((code, &fine["ready"], &fine["next"]), (0, &json!(true), &Value::Null), "{fine}");
     stop_pod(&world, "cart", "ImagePullBackOff").await;
     until_blocked_by(&world, MEMCACHED, "cart", "ImagePullFailed").await;
     let (bad, code) = status_as_json(&world, MEMCACHED, "cart");
-    assert_eq!((code, &bad["fine"], &bad["cause"]), (1, &json!(false), &json!("ImagePullFailed")));
+    assert_eq!((code, &bad["ready"], &bad["cause"]), (1, &json!(false), &json!("ImagePullFailed")));
     let place = (&bad["kind"], &bad["namespace"], &bad["name"]);
     assert_eq!(place, (&json!("Memcached"), &json!("status-json"), &json!("cart")));
     assert!(bad["next"].as_str().unwrap().contains("image"), "{bad}");
-    assert!(bad["detail"].as_str().unwrap().starts_with("Pod cart-"), "{bad}");
+    assert!(bad["message"].as_str().unwrap().starts_with("Pod cart-"), "{bad}");
     assert_eq!(bad["conditions"][0]["type"], "Ready");
     let pod = &bad["pods"][0];
     assert!(pod["state"].as_str().unwrap().starts_with("ImagePullFailed: "), "{bad}");

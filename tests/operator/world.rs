@@ -56,9 +56,9 @@ impl World {
     /// Runs the operator with these flags until the test is done.
     pub async fn run_with<T>(&self, flags: &[&str], test: impl Future<Output = T>) -> T {
         let flags = ["workload-operator"].iter().chain(flags);
-        let args = Cli::parse_from(flags).run.workloads;
+        let args = Cli::parse_from(flags).run;
         let pace = Pace::new(args.max_image_rollouts.unwrap_or_default());
-        let manager = add_controllers(Manager::new(IDENTITY), &args, &pace);
+        let manager = add_controllers(Manager::new(IDENTITY), &args.workloads, &pace);
         self.server.run(manager, test).await
     }
 

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::Target;
-use super::permissions::{Permission, may};
-use super::{C001, C002, C003, D001, D002, Finding, K001, K002};
+use super::permissions::{Account, Permission};
+use super::{C001, C002, D001, D002, Finding, K001, K002};
 use crate::app::App;
 use crate::client::{Client, Error};
 use crate::crds;
@@ -78,7 +78,7 @@ pub(super) async fn crd_findings(client: &Client) -> Vec<Finding> {
             Ok(found) => there.push(Some(found)),
             Err(error) if error.is_not_found() => there.push(None),
             Err(error) => {
-                return vec![C001.unasked(&error), C002.unasked(&error), names(client).await];
+                return vec![C001.unasked(&error), C002.unasked(&error)];
             }
         }
     }
@@ -97,7 +97,7 @@ pub(super) async fn crd_findings(client: &Client) -> Vec<Finding> {
         let hint = finding.hint.replace("crds |", &format!("{crds} |"));
         finding.with_hint(hint)
     };
-    vec![with_size(installed(&pairs)), with_size(equal), names(client).await]
+    vec![with_size(installed(&pairs)), with_size(equal)]
 }
 
 fn installed(pairs: &[(&Value, Option<&Value>)]) -> Finding {
@@ -183,63 +183,6 @@ fn plural(crd: &Value) -> &str {
     crd["spec"]["names"]["plural"].as_str().unwrap_or_default()
 }
 
-/// Finds our names that kinds of another group have, too.
-async fn names(client: &Client) -> Finding {
-    let ours: Vec<(String, Vec<String>)> = crds::crds()
-        .into_iter()
-        .map(|crd| {
-            let names = crd.spec.names;
-            let all = [Some(names.plural), names.singular].into_iter().flatten();
-            (crd.spec.group, all.chain(names.short_names.unwrap_or_default()).collect())
-        })
-        .collect();
-    match others(client).await {
-        Err(error) => C003.unasked(&error),
-        Ok(others) => {
-            let mut taken = Vec::new();
-            for (group, names) in &ours {
-                for (resource, other, theirs) in
-                    others.iter().filter(|(_, other, _)| other != group)
-                {
-                    let mut both = theirs.iter().filter(|name| names.contains(name));
-                    if let Some(name) = both.next() {
-                        taken.push(format!("'{name}' is also {resource}.{other}"));
-                    }
-                }
-            }
-            if taken.is_empty() { C003.ok("") } else { C003.warn(taken.join("; ")) }
-        }
-    }
-}
-
-/// Returns every resource of every group except the core group, with all its names.
-async fn others(client: &Client) -> Result<Vec<(String, String, Vec<String>)>, Error> {
-    let groups = client.read_path("/apis").await?;
-    let mut all = Vec::new();
-    for group in groups["groups"].as_array().into_iter().flatten() {
-        let name = group["name"].as_str().unwrap_or_default();
-        let version = group["preferredVersion"]["groupVersion"].as_str().unwrap_or_default();
-        let list = match client.read_path(&format!("/apis/{version}")).await {
-            Ok(list) => list,
-            // The group was deleted meanwhile, or its extension server does not respond. kubectl continues
-            // without it, too.
-            Err(error) if error.code() == Some(404) || error.code() >= Some(500) => continue,
-            Err(error) => return Err(error),
-        };
-        for resource in list["resources"].as_array().into_iter().flatten() {
-            let plural = resource["name"].as_str().unwrap_or_default();
-            if plural.contains('/') {
-                continue;
-            }
-            let short = resource["shortNames"].as_array().into_iter().flatten();
-            let names = [&resource["name"], &resource["singularName"]].into_iter().chain(short);
-            let names = names.filter_map(Value::as_str).map(str::to_owned).collect();
-            all.push((plural.to_owned(), name.to_owned(), names));
-        }
-    }
-    Ok(all)
-}
-
 /// The name of the objects, which are never created.
 const NAME: &str = "workload-operator-check";
 
@@ -262,6 +205,7 @@ fn specs() -> [(Kind, Value, Value); 3] {
 
 pub(super) async fn dry_run_findings(target: &Target<'_>) -> Vec<Finding> {
     let client = target.client;
+    let own = Account { client, name: None };
     let namespace = target.namespaces.iter().flatten().next().map_or("default", String::as_str);
     let (mut refused, mut accepted, mut tried) = (Vec::new(), Vec::new(), Vec::new());
     let (mut unknown, mut missing) = (Vec::new(), 0);
@@ -270,7 +214,7 @@ pub(super) async fn dry_run_findings(target: &Target<'_>) -> Vec<Finding> {
             Permission { group: kind.group, resource: kind.plural, verbs: &["create"] };
         // Objects that the account cannot create show nothing about validity. Neither does a missing kind,
         // which C001 reports.
-        match may(client, namespace, &permission, "create", NAME).await {
+        match own.may(namespace, &permission, "create", NAME).await {
             Ok(true) => {}
             Ok(false) => continue,
             Err(error) => return vec![D001.unasked(&error), D002.unasked(&error)],

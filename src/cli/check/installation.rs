@@ -1,49 +1,38 @@
-//! The installation: P, the operator; M, its metrics; D003 and D004, its policies; G, GenericDaemons.
+//! The installation: P, the operator; D003 and D004, its policies.
 
 use jiff::Timestamp;
 use serde_json::Value;
 
 use super::Target;
-use super::{Check, D003, D004, Finding, M001, P001, P002, P003, P004};
+use super::{Check, D003, D004, Finding, P001, P002, P004};
 use crate::cli::args::BindAddress;
 use crate::cli::installation::{Found, Installation, NAME, Setting};
 use crate::client::{Client, Error, Scope};
 use crate::object::{Kind, ObjectKey};
 
-const NAMESPACE: Kind = Kind::cluster_scoped("", "v1", "Namespace", "namespaces");
 pub(super) const POD: Kind = Kind::namespaced("", "v1", "Pod", "pods");
 const LEASE: Kind = Kind::namespaced("coordination.k8s.io", "v1", "Lease", "leases");
 
 pub(super) async fn operator_findings(target: &Target<'_>) -> Vec<Finding> {
-    let (client, namespace) = (target.client, target.operator_namespace());
-    let level = client.read(&NAMESPACE, &ObjectKey::new("", namespace)).await;
-    let (mut pods, mut metrics_of_pods) = match &target.found {
+    let (pods, own_pods) = match &target.found {
         // With --wait, a missing operator is a failure.
-        Ok(Found::None(why)) if target.args.wait.is_some() => (P001.fail(why), M001.skip(why)),
-        Ok(Found::None(why)) => (P001.skip(why), M001.skip(why)),
-        Ok(Found::Several(why)) => (P001.fail(why), M001.skip(why)),
-        Err(error) => (P001.unasked(error), M001.unasked(error)),
-        Ok(Found::One(_)) => (P001.ok(""), M001.ok("")),
-    };
-    let mut own_pods = None;
-    if let Some(installed) = target.installation() {
-        match self::pods(client, &installed.0, namespace).await {
-            Err(error) => (pods, metrics_of_pods) = (P001.unasked(&error), M001.unasked(&error)),
+        Ok(Found::None(why)) if target.args.wait.is_some() => (P001.fail(why), None),
+        Ok(Found::None(why)) => (P001.skip(why), None),
+        Ok(Found::Several(why)) => (P001.fail(why), None),
+        Err(error) => (P001.unasked(error), None),
+        Ok(Found::One(installed)) => match pods(target, &installed.0).await {
+            Err(error) => (P001.unasked(&error), None),
             Ok(found) => {
-                let ready = found.iter().filter(|pod| is_ready(pod)).count();
-                let service = metrics(client, installed, namespace, ready).await;
-                metrics_of_pods = service.unwrap_or_else(|error| M001.unasked(&error));
-                pods = judge_pods(&installed.0, &found);
+                let mut pods = judge_pods(&installed.0, &found);
                 if let Some(served) = &target.namespaces {
                     let all = if served.is_empty() { "all namespaces" } else { "" };
                     pods.detail += &format!("; serves {all}{}", served.join(", "));
                 }
-                own_pods = Some(found);
+                (pods, Some(found))
             }
-        }
-    }
-    let lease = lease(target, own_pods.as_deref()).await;
-    vec![pods, lease, security(level, namespace), rivals(target).await, metrics_of_pods]
+        },
+    };
+    vec![pods, lease(target, own_pods.as_deref()).await, rivals(target).await]
 }
 
 async fn rivals(target: &Target<'_>) -> Finding {
@@ -105,10 +94,6 @@ pub(super) fn lease_namespace(target: &Target<'_>) -> Option<String> {
     }
 }
 
-fn labelled(namespace: &str, labels: &str) -> Scope {
-    Scope { namespace: Some(namespace.into()), labels: Some(labels.to_owned()), ..Scope::default() }
-}
-
 fn word(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
@@ -135,11 +120,12 @@ pub(super) fn asks_for_scrapers(installed: &Installation) -> Option<bool> {
 }
 
 /// Returns the pods that the Deployment selects.
-async fn pods(client: &Client, deployment: &Value, namespace: &str) -> Result<Vec<Value>, Error> {
+async fn pods(target: &Target<'_>, deployment: &Value) -> Result<Vec<Value>, Error> {
     let labels = deployment["spec"]["selector"]["matchLabels"].as_object();
     let pairs = labels.into_iter().flatten().map(|(key, value)| format!("{key}={}", word(value)));
-    let selector = pairs.collect::<Vec<_>>().join(",");
-    client.read_all(&POD, &labelled(namespace, &selector)).await
+    let namespace = Some(target.operator_namespace().into());
+    let labels = Some(pairs.collect::<Vec<_>>().join(","));
+    target.client.read_all(&POD, &Scope { namespace, labels, ..Scope::default() }).await
 }
 
 fn judge_pods(deployment: &Value, pods: &[Value]) -> Finding {
@@ -220,67 +206,6 @@ fn fresh(lease: &Value, pods: Option<&[Value]>, now: Timestamp) -> Finding {
         P002.warn(format!("{detail}; its duration is {lasts} s"))
     } else {
         P002.ok(detail)
-    }
-}
-
-fn security(namespace: Result<Value, Error>, name: &str) -> Finding {
-    match namespace {
-        Err(error) if error.is_not_found() => {
-            P003.skip(format!("not installed: there is no namespace {name}"))
-        }
-        Err(error) => P003.unasked(&error),
-        Ok(namespace) => {
-            let level = &namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"];
-            match level.as_str() {
-                Some("restricted") => P003.ok("restricted"),
-                Some(other) => P003.warn(other),
-                None => P003.warn("no level is enforced"),
-            }
-            .with_hint(P003.hint.replace("NAMESPACE", name))
-        }
-    }
-}
-
-const SERVICE: Kind = Kind::namespaced("", "v1", "Service", "services");
-const SLICE: Kind = Kind::namespaced("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices");
-
-/// Judges the Service of artifacts/default/service.yaml, or of the Helm release.
-async fn metrics(
-    client: &Client,
-    installed: &Installation,
-    namespace: &str,
-    ready: usize,
-) -> Result<Finding, Error> {
-    let name = format!("{}-metrics", installed.name());
-    let key = ObjectKey::new(namespace, name.as_str());
-    match client.read(&SERVICE, &key).await {
-        Ok(_) => {}
-        Err(error) if error.is_not_found() => {
-            return Ok(M001.skip(format!("not installed: there is no Service {key}")));
-        }
-        Err(error) => return Err(error),
-    }
-    let selector = format!("kubernetes.io/service-name={name}");
-    let slices = client.read_all(&SLICE, &labelled(namespace, &selector)).await?;
-    Ok(judge_metrics(ready, &slices))
-}
-
-/// Judges the endpoints. If no pod is ready, another check reports it.
-fn judge_metrics(ready: usize, slices: &[Value]) -> Finding {
-    let named = |slice: &&Value| {
-        let ports = slice["ports"].as_array();
-        ports.into_iter().flatten().any(|port| port["name"] == "metrics")
-    };
-    let endpoints =
-        slices.iter().filter(named).filter_map(|slice| slice["endpoints"].as_array()).flatten();
-    // Absent means ready.
-    let reachable = endpoints.filter(|one| one["conditions"]["ready"] != false).count();
-    let detail = format!("it selects {reachable} of {ready} ready pods");
-    match (ready, reachable) {
-        (0, _) => M001.skip("no pod is ready"),
-        (_, 0) => M001.fail(detail),
-        (_, found) if found < ready => M001.warn(detail),
-        _ => M001.ok(detail),
     }
 }
 
@@ -475,20 +400,5 @@ mod tests {
         assert_eq!(at(1, "", 15), Outcome::Fail);
         assert_eq!(at(61, "o-1_a", 86400), Outcome::Warn);
         assert_eq!(at(1, "nobody", 15), Outcome::Warn);
-    }
-
-    #[test]
-    fn only_ready_endpoints_with_the_port_count() {
-        let slice = |port: &str, ready: &[Value]| {
-            let endpoints = ready.iter().map(|ready| json!({"conditions": {"ready": ready}}));
-            json!({"ports": [{"name": port}], "endpoints": endpoints.collect::<Vec<_>>()})
-        };
-        let (yes, no, untold) = (json!(true), json!(false), Value::Null);
-        let outcome = |ready, slices: &[Value]| judge_metrics(ready, slices).outcome;
-        assert_eq!(outcome(2, &[slice("metrics", &[yes.clone(), untold])]), Outcome::Ok);
-        assert_eq!(outcome(2, &[slice("metrics", &[yes.clone(), no])]), Outcome::Warn);
-        assert_eq!(outcome(1, &[slice("other", &[yes])]), Outcome::Fail);
-        assert_eq!(outcome(1, &[json!({"ports": null, "endpoints": null})]), Outcome::Fail);
-        assert_eq!(outcome(0, &[]), Outcome::Skip);
     }
 }

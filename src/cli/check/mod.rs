@@ -10,8 +10,8 @@
 //! - A hint never grants more than is installed. The way to update the manifests depends on how the operator
 //!   was installed.
 //!
-//! An administrator's account sees everything but the operator's own permissions (R…). The operator's
-//! ServiceAccount sees those.
+//! With an administrator's account, the checks of permissions (R…) ask about the account of the installed operator. With
+//! any other account, they ask about that account.
 
 mod api_server;
 mod permissions;
@@ -24,15 +24,14 @@ pub use permissions::{
     CLUSTER_PERMISSIONS, LEASE_PERMISSIONS, METRICS_PERMISSIONS, PERMISSIONS, Permission,
 };
 
-use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
-use serde_json::json;
+use clap::Args;
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::args::{ConnectionArgs, all_if_empty};
+use super::args::{ConnectionArgs, Output, all_if_empty};
 use super::installation::{Found, Installation, InstallationArgs, Setting};
 use super::{Error, NAMESPACE, one_line};
 use crate::client::Client;
@@ -62,7 +61,8 @@ pub(crate) async fn run(mut args: CheckArgs) -> Result<ExitCode, Error> {
         }
         sleep(AGAIN).await;
     };
-    print(&findings, args.output).map_err(Error::Print)?;
+    let is_wide = args.output == Some(Output::Wide);
+    super::print(args.output, &as_json(&findings), || as_table(&findings, is_wide))?;
     Ok(code)
 }
 
@@ -167,24 +167,12 @@ pub struct CheckArgs {
     pub leader_elect_namespace: Option<String>,
 
     /// Repeat the checks until none fails, for at most this time, for example 2m after an installation.
-    #[arg(long, env = "CHECK_WAIT", value_name = "TIME", value_parser = super::args::duration)]
+    #[arg(long, value_name = "TIME", value_parser = super::args::duration)]
     pub wait: Option<Duration>,
 
-    /// Output format.
-    #[arg(short, long, env = "CHECK_OUTPUT", value_name = "FORMAT", default_value = "table")]
-    pub output: Output,
-}
-
-/// Forms of the output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "lower")]
-pub enum Output {
-    /// One line per check, with the fix for each failure.
-    Table,
-    /// Table with the consequence of each failure.
-    Wide,
-    /// One JSON object.
-    Json,
+    /// Output format. `wide` adds the consequence of each failure.
+    #[arg(short, long, value_name = "FORMAT")]
+    pub output: Option<Output>,
 }
 
 /// The result of a check.
@@ -249,9 +237,6 @@ checks! {
     C002: "CRDs are those of this binary",
         "UPDATE; the CRDs alone: `workload-operator crds | kubectl apply --server-side -f -`",
         "new fields are dropped silently, and bounds are not enforced";
-    C003: "no other resource has the same plural or short names",
-        "write the name in full, for example `kubectl get apps.app.example.com`",
-        "kubectl picks one of the kinds that share a name, and not always the same one";
     R001: "account has every permission that it needs",
         "UPDATE; if roles were changed on purpose, grant what is missing in the namespaces that are named, and only there",
         "forbidden writes fail, and the objects stay as they are";
@@ -279,15 +264,9 @@ checks! {
     P002: "leader lease fresh",
         "look at the operator's log: either it cannot reach the API server, or no replica runs",
         "without a leader nothing is written";
-    P003: "operator's namespace enforces Pod Security restricted",
-        "`kubectl label namespace NAMESPACE pod-security.kubernetes.io/enforce=restricted`",
-        "pods with more privileges than the operator needs can be created there";
     P004: "no other installation serves the same namespaces or shares the Lease",
         "let each serve other namespaces (`--watch-namespace`) with a Lease of its own (`--leader-elect-resource-name`), or remove one",
         "both write the same objects and undo each other's writes; of two that share a Lease, one does nothing";
-    M001: "metrics Service selects the operator's pods",
-        "UPDATE; the Service's selector and port must match the pods",
-        "the operator's metrics are not scraped, and no alert about it fires";
 }
 
 impl Check {
@@ -333,15 +312,6 @@ impl Finding {
     }
 }
 
-pub(super) fn print(findings: &[Finding], output: Output) -> std::io::Result<()> {
-    let text = match output {
-        Output::Json => as_json(findings),
-        Output::Table => as_table(findings, false),
-        Output::Wide => as_table(findings, true),
-    };
-    std::io::stdout().write_all(text.as_bytes())
-}
-
 fn as_table(findings: &[Finding], wide: bool) -> String {
     let width = findings.iter().map(|f| f.check.title.chars().count()).max().unwrap_or_default();
     let mut text = format!("{:<6} {:<width$}  {:<7}  DETAIL\n", "ID", "CHECK", "RESULT");
@@ -365,7 +335,7 @@ fn as_table(findings: &[Finding], wide: bool) -> String {
     text
 }
 
-fn as_json(findings: &[Finding]) -> String {
+fn as_json(findings: &[Finding]) -> Value {
     let checks: Vec<_> = findings
         .iter()
         .map(|Finding { check, outcome, detail, hint }| {
@@ -375,7 +345,7 @@ fn as_json(findings: &[Finding]) -> String {
         .collect();
     let [ok, warn, fail, unknown, skip] = counts(findings);
     let summary = json!({"ok": ok, "warn": warn, "fail": fail, "unknown": unknown, "skip": skip});
-    format!("{:#}\n", json!({"checks": checks, "summary": summary}))
+    json!({"checks": checks, "summary": summary})
 }
 
 fn word(outcome: Outcome) -> &'static str {
@@ -411,11 +381,11 @@ mod tests {
         let mut text = String::from(
             "# What `workload-operator check` checks\n\n\
              The command changes nothing. Its exit code is 0 if no check failed, 1 if a check failed or a request got no response,\n\
-             and 2 if the API server was unreachable. A check for which the account lacks a permission is skipped. An\n\
-             administrator's account checks everything except the operator's own permissions. The operator's ServiceAccount\n\
-             checks those.\n\n\
+             and 2 if the API server was unreachable. A check for which the account lacks a permission is skipped. With an\n\
+             administrator's account, the checks of permissions (R…) ask about the account of the installed operator. With any\n\
+             other account, they ask about that account.\n\n\
              `--wait 2m` repeats the checks until none fails, for at most that time. `-o wide` adds the consequence of each failure.\n\
-             `-o json` is for programs. \"Update the installation\" means the Helm release, the OLM bundle or your manifests:\n\
+             `-o json` and `-o yaml` are for programs. \"Update the installation\" means the Helm release, the OLM bundle or your manifests:\n\
              the hint names the one by which the operator was installed.\n\n\
              | ID | check | otherwise | to fix |\n|---|---|---|---|\n",
         );
@@ -429,9 +399,9 @@ mod tests {
         let dangerous: Vec<String> =
             permissions::dangerous().iter().map(|one| format!("`{one}`")).collect();
         text.push_str(&format!(
-            "\nDangerous permissions (R002), in the namespaces that the operator serves, its own, kube-system and default: {}; \
-             and, of an operator that serves named namespaces, any permission to write Deployments, DaemonSets or \
-             Services outside them.\n",
+            "\nDangerous permissions (R002), in the whole cluster and in the namespaces that the operator serves: {}; \
+             and, of an operator that serves named namespaces, a permission to write Deployments, DaemonSets or \
+             Services in the whole cluster.\n",
             dangerous.join(", ")
         ));
         if std::env::var_os("UPDATE_ARTIFACTS").is_some() {
@@ -490,7 +460,7 @@ mod tests {
 
     #[test]
     fn a_failed_check_has_a_hint_and_no_text_breaks_the_table() {
-        let findings = [K001.ok("v1"), C003.warn("two\nlines\u{1b}[2J")];
+        let findings = [K001.ok("v1"), C002.warn("two\nlines\u{1b}[2J")];
         let text = as_table(&findings, false);
         assert_eq!(text.matches("fix:").count(), 1);
         assert!(text.contains("two lines [2J"), "{text}");

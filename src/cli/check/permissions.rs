@@ -1,25 +1,20 @@
 //! R: the permissions of the account.
 
-use std::collections::BTreeSet;
-
 use futures::future::join_all;
 use serde_json::{Value, json};
 
 use super::installation::{asks_for_scrapers, lease_namespace};
 use super::{Finding, R001, R002, R003, Target};
-use crate::cli::installation::{Found, Installation, NAME};
+use crate::cli::installation::{Found, Installation, NAME, Setting};
 use crate::client::{Client, Error};
 use crate::object::Kind;
 
-const REVIEW: Kind = Kind::cluster_scoped(
-    "authorization.k8s.io",
-    "v1",
-    "SelfSubjectAccessReview",
-    "selfsubjectaccessreviews",
-);
+const fn review(kind: &'static str, plural: &'static str) -> Kind {
+    Kind::cluster_scoped("authorization.k8s.io", "v1", kind, plural)
+}
 
-/// Namespaces, in addition to the operator's own, in which a permission is especially powerful.
-const SENSITIVE: [&str; 2] = ["kube-system", "default"];
+const SELF_REVIEW: Kind = review("SelfSubjectAccessReview", "selfsubjectaccessreviews");
+const REVIEW: Kind = review("SubjectAccessReview", "subjectaccessreviews");
 
 /// Verbs on one resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,33 +112,52 @@ const fn permission(
     Permission { group, resource, verbs }
 }
 
+/// An account, of which the API server is asked what it can do.
+pub(super) struct Account<'a> {
+    pub(super) client: &'a Client,
+    /// The name of a ServiceAccount; `None` for the client's own account.
+    pub(super) name: Option<String>,
+}
+
 pub(super) async fn findings(target: &Target<'_>) -> Vec<Finding> {
-    match administrator(target.client).await {
+    let own = Account { client: target.client, name: None };
+    // An administrator can do everything, and asks about the operator.
+    let account = match own.may("", &permission("*", "*", &["*"]), "*", NAME).await {
         Err(error) => return [&R001, &R002, &R003].map(|check| check.unasked(&error)).into(),
-        Ok(true) => {
-            let who = "this account can do everything; run it under the operator's ServiceAccount";
-            return [&R001, &R002, &R003].map(|check| check.skip(who)).into();
-        }
-        Ok(false) => {}
-    }
+        Ok(false) => own,
+        Ok(true) => match &target.found {
+            Ok(Found::One(installed)) => Account { name: Some(installed.account()), ..own },
+            Ok(Found::None(why) | Found::Several(why)) => {
+                return [&R001, &R002, &R003].map(|check| check.skip(why)).into();
+            }
+            Err(error) => return [&R001, &R002, &R003].map(|check| check.unasked(error)).into(),
+        },
+    };
     let Some(namespaces) = &target.namespaces else {
         let why = "the Deployment does not show the operator's namespaces; set --watch-namespace";
-        return vec![R001.skip(why), R002.skip(why), metrics(target).await];
+        return vec![R001.skip(why), R002.skip(why), metrics(target, &account).await];
     };
-    let needed = needed(target, namespaces).await;
-    let further = match beyond(target, namespaces).await {
-        Ok(beyond) if beyond.is_empty() => R002.ok(looked_at(target, namespaces)),
+    let needed = needed(target, &account, namespaces).await;
+    // `-n` can name some of the namespaces that the operator serves.
+    let is_of_namespaces = match target.installation() {
+        Some(installed) => installed.watched() != Setting::Absent,
+        None => !namespaces.is_empty(),
+    };
+    let further = match beyond(&account, namespaces, is_of_namespaces).await {
+        Ok(beyond) if beyond.is_empty() => {
+            R002.ok("in the whole cluster, and in the namespaces that it serves")
+        }
         Ok(beyond) => R002.fail(format!("can {}", beyond.join("; "))),
         Err(error) => R002.unasked(&error),
     };
-    vec![needed, further, metrics(target).await]
+    vec![needed, further, metrics(target, &account).await]
 }
 
 /// An empty namespace means all namespaces.
 const EVERYWHERE: &str = "";
 
 /// Judges the permissions that the operator works with.
-async fn needed(target: &Target<'_>, namespaces: &[String]) -> Finding {
+async fn needed(target: &Target<'_>, account: &Account<'_>, namespaces: &[String]) -> Finding {
     let (mut missing, mut asked) = (Vec::new(), 0);
     let mut questions: Vec<(&str, &[Permission])> =
         namespaces.iter().map(|namespace| (namespace.as_str(), PERMISSIONS)).collect();
@@ -155,7 +169,7 @@ async fn needed(target: &Target<'_>, namespaces: &[String]) -> Finding {
     let of_lease = lease_namespace(target);
     questions.extend(of_lease.as_deref().map(|namespace| (namespace, LEASE_PERMISSIONS)));
     for (namespace, permissions) in questions {
-        for (what, answer) in ask(target.client, namespace, permissions, &lease).await {
+        for (what, answer) in account.ask(namespace, permissions, &lease).await {
             asked += 1;
             match answer {
                 Ok(true) => {}
@@ -173,24 +187,8 @@ async fn needed(target: &Target<'_>, namespaces: &[String]) -> Finding {
     }
 }
 
-/// Returns the namespaces that were searched for dangerous permissions. A permission that is granted only in
-/// another namespace is not found: an account that cannot read bindings has no list of them.
-fn looked_at(target: &Target<'_>, namespaces: &[String]) -> String {
-    let everywhere = namespaces.is_empty().then_some("the whole cluster at once");
-    let single = namespaces.iter().map(String::as_str).chain(alone(target));
-    let mut known = BTreeSet::new();
-    let places: Vec<&str> =
-        everywhere.into_iter().chain(single).filter(|place| known.insert(*place)).collect();
-    format!("in {}", places.join(", "))
-}
-
-/// Returns the namespaces that are checked separately.
-fn alone<'a>(target: &'a Target<'_>) -> impl Iterator<Item = &'a str> {
-    SENSITIVE.into_iter().chain([target.operator_namespace()])
-}
-
 /// Judges the permissions for /metrics, if the Deployment serves it to authorized clients only.
-async fn metrics(target: &Target<'_>) -> Finding {
+async fn metrics(target: &Target<'_>, account: &Account<'_>) -> Finding {
     let installed = match &target.found {
         Ok(Found::One(installed)) => installed,
         Ok(Found::None(why) | Found::Several(why)) => return R003.skip(why),
@@ -204,7 +202,7 @@ async fn metrics(target: &Target<'_>) -> Finding {
         None => return R003.skip("the Deployment does not show how /metrics is served"),
     }
     let mut missing = Vec::new();
-    for (what, answer) in ask(target.client, EVERYWHERE, METRICS_PERMISSIONS, NAME).await {
+    for (what, answer) in account.ask(EVERYWHERE, METRICS_PERMISSIONS, NAME).await {
         match answer {
             Ok(true) => {}
             Ok(false) => missing.push(what),
@@ -218,36 +216,20 @@ async fn metrics(target: &Target<'_>) -> Finding {
     }
 }
 
-/// Returns the dangerous permissions of the account in `namespaces` or, if it has none, in the operator's own
-/// or a sensitive namespace. Each is a separate request, because not every authorizer can list permissions.
-async fn beyond(target: &Target<'_>, namespaces: &[String]) -> Result<Vec<String>, Error> {
-    let client = target.client;
-    if namespaces.is_empty() {
-        let beyond = held(client, [EVERYWHERE], DANGEROUS).await?;
-        if !beyond.is_empty() {
-            return Ok(beyond);
-        }
-    } else {
-        // The operator needs to write owned objects only in the namespaces that it serves.
-        let outside = alone(target).filter(|one| !namespaces.iter().any(|served| served == one));
-        let beyond = held(client, outside.chain([EVERYWHERE]), CHILDREN).await?;
-        if !beyond.is_empty() {
-            return Ok(beyond);
-        }
-    }
-    let all = namespaces.iter().map(String::as_str).chain(alone(target));
-    held(client, all, DANGEROUS).await
-}
-
-/// Returns the permissions of `permissions` that the account has in these namespaces.
-async fn held(
-    client: &Client,
-    namespaces: impl IntoIterator<Item = &str>,
-    permissions: &[Permission],
+/// Returns the dangerous permissions of the account in the whole cluster and in `namespaces`. Each is a separate
+/// request, because not every authorizer can list permissions.
+async fn beyond(
+    account: &Account<'_>,
+    namespaces: &[String],
+    is_of_namespaces: bool,
 ) -> Result<Vec<String>, Error> {
+    // An operator of named namespaces needs to write owned objects only there.
+    let children = if is_of_namespaces { CHILDREN } else { &[] };
+    let everywhere = [(EVERYWHERE, DANGEROUS), (EVERYWHERE, children)];
+    let served = namespaces.iter().map(|namespace| (namespace.as_str(), DANGEROUS));
     let mut found = Vec::new();
-    for namespace in namespaces.into_iter().collect::<BTreeSet<_>>() {
-        for (what, answer) in ask(client, namespace, permissions, NAME).await {
+    for (namespace, permissions) in everywhere.into_iter().chain(served) {
+        for (what, answer) in account.ask(namespace, permissions, NAME).await {
             if answer? {
                 found.push(what);
             }
@@ -272,78 +254,58 @@ impl Permission {
     }
 }
 
-async fn administrator(client: &Client) -> Result<bool, Error> {
-    may(client, "", &permission("*", "*", &["*"]), "*", NAME).await
-}
+// === impl Account ===
 
-async fn ask(
-    client: &Client,
-    namespace: &str,
-    permissions: &[Permission],
-    lease: &str,
-) -> Vec<(String, Result<bool, Error>)> {
-    let questions = permissions
-        .iter()
-        .flat_map(|permission| permission.verbs.iter().map(move |verb| (permission, verb)));
-    join_all(questions.map(|(permission, verb)| async move {
-        let place = if namespace.is_empty() { String::new() } else { format!(" in {namespace}") };
-        let what = format!("{verb} {}{place}", permission.name());
-        (what, may(client, namespace, permission, verb, lease).await)
-    }))
-    .await
-}
-
-/// Returns whether this account is allowed `verb` in `namespace`, or in all namespaces if that is empty. `lease` is the
-/// name of the Lease.
-pub(super) async fn may(
-    client: &Client,
-    namespace: &str,
-    permission: &Permission,
-    verb: &str,
-    lease: &str,
-) -> Result<bool, Error> {
-    let (resource, subresource) =
-        permission.resource.split_once('/').unwrap_or((permission.resource, ""));
-    let named = *permission == LEASE && verb != "create";
-    let mut attributes = json!({
-        "namespace": namespace, "group": permission.group, "resource": resource,
-        "subresource": subresource, "verb": verb,
-    });
-    if named {
-        attributes["name"] = lease.into();
+impl Account<'_> {
+    async fn ask(
+        &self,
+        namespace: &str,
+        permissions: &[Permission],
+        lease: &str,
+    ) -> Vec<(String, Result<bool, Error>)> {
+        let questions = permissions
+            .iter()
+            .flat_map(|permission| permission.verbs.iter().map(move |verb| (permission, verb)));
+        join_all(questions.map(|(permission, verb)| async move {
+            let place =
+                if namespace.is_empty() { String::new() } else { format!(" in {namespace}") };
+            let what = format!("{verb} {}{place}", permission.name());
+            (what, self.may(namespace, permission, verb, lease).await)
+        }))
+        .await
     }
-    let spec = json!({ "resourceAttributes": attributes });
-    let status: Value = client.review(&REVIEW, &spec).await?;
-    Ok(status["allowed"] == Value::Bool(true))
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::cli::check::CheckArgs;
-    use crate::client::Options;
-
-    #[test]
-    fn each_searched_namespace_is_named_once() {
-        use clap::Parser;
-        #[derive(Parser)]
-        struct Line {
-            #[command(flatten)]
-            args: CheckArgs,
-        }
-        let args = Line::parse_from(["check", "--operator-namespace", "default"]).args;
-        let service = tower::service_fn(|_| {
-            std::future::ready(Ok::<_, std::io::Error>(http::Response::new(String::new())))
+    /// Returns whether this account is allowed `verb` in `namespace`, or in all namespaces if that is empty. `lease` is
+    /// the name of the Lease.
+    pub(super) async fn may(
+        &self,
+        namespace: &str,
+        permission: &Permission,
+        verb: &str,
+        lease: &str,
+    ) -> Result<bool, Error> {
+        let (resource, subresource) =
+            permission.resource.split_once('/').unwrap_or((permission.resource, ""));
+        let mut attributes = json!({
+            "namespace": namespace, "group": permission.group, "resource": resource,
+            "subresource": subresource, "verb": verb,
         });
-        let client = Client::from_service(service, Options::default());
-        let found = Ok(Found::None(String::new()));
-        let target = Target { client: &client, args: &args, found, namespaces: None };
-        let looked_at = |namespaces: &[&str]| {
-            let namespaces: Vec<String> =
-                namespaces.iter().map(|name| (*name).to_owned()).collect();
-            looked_at(&target, &namespaces)
+        if *permission == LEASE && verb != "create" {
+            attributes["name"] = lease.into();
+        }
+        let mut spec = json!({ "resourceAttributes": attributes });
+        let kind = match &self.name {
+            None => SELF_REVIEW,
+            Some(name) => {
+                let namespace = name.split(':').nth(2).unwrap_or_default();
+                let of_namespace = format!("system:serviceaccounts:{namespace}");
+                spec["user"] = json!(name);
+                spec["groups"] =
+                    json!(["system:serviceaccounts", of_namespace, "system:authenticated"]);
+                REVIEW
+            }
         };
-        assert_eq!(looked_at(&[]), "in the whole cluster at once, kube-system, default");
-        assert_eq!(looked_at(&["a", "kube-system"]), "in a, kube-system, default");
+        let status: Value = self.client.review(&kind, &spec).await?;
+        Ok(status["allowed"] == Value::Bool(true))
     }
 }

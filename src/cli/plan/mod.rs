@@ -6,36 +6,35 @@
 //! - It does not disturb a running operator: it acquires no Lease and stores no Event.
 //! - Each change is shown with the fields that differ, and each workload whose pods would restart.
 //!   Statuses are counted, not shown: they follow from the rest.
-//! - Changes that the operator makes to Memcacheds one after another are planned at once. The order is shown.
+//! - Changes that the operator makes to Memcacheds one after another are planned at once.
 //! - If a part cannot be planned, the plan names it, is incomplete, and fails.
 //! - Objects that are being deleted are left out.
-//! - Exit codes, as of `terraform plan -detailed-exitcode`: 0 nothing would change; 1 the plan is incomplete,
-//!   or the arguments are wrong; 2 something would change.
+//! - Exit codes, as of `kubectl diff`: 0 nothing would change; 1 something would change; 2 the plan is incomplete, or the
+//!   arguments are wrong.
 
 mod change;
 mod recorder;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum as _};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::Error;
-use super::args::{ConnectionArgs, ControllerName, WorkloadArgs, all_if_empty};
+use super::args::{ConnectionArgs, ControllerName, Output, WorkloadArgs, all_if_empty};
 use super::installation::{Found, Installation, InstallationArgs, Setting};
 use super::{IDENTITY, one_line};
 use crate::app::App;
 use crate::client::{self, Client, InvalidObject, Options, Page, Scope};
 use crate::controller::{Finished, Program};
 use crate::generic_daemon::GenericDaemon;
-use crate::memcached::{Memcached, Pace, Rollouts};
-use crate::object::{InternedStr, Resource};
+use crate::memcached::Memcached;
+use crate::object::Resource;
 use crate::shutdown::Shutdown;
 use crate::workload::labels::inheritable;
 use change::{Change, Effect};
@@ -43,9 +42,6 @@ use recorder::{Reconciled, Recorder};
 
 /// The time without progress after which the objects are listed again.
 const AGAIN: Duration = Duration::from_secs(10);
-
-/// Maximum number of Memcacheds that are named in the order of new images.
-const NAMED: usize = 20;
 
 /// Scope of the plan, and form of the output.
 #[derive(Debug, Clone, Args)]
@@ -65,22 +61,12 @@ pub struct PlanArgs {
     pub installation: InstallationArgs,
 
     /// Maximum duration of the plan.
-    #[arg(long, env = "PLAN_TIMEOUT", value_name = "TIME", default_value = "5m", value_parser = super::args::duration)]
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = super::args::duration)]
     pub timeout: Duration,
 
     /// Output format.
-    #[arg(short, long, env = "PLAN_OUTPUT", value_name = "FORMAT", default_value = "text")]
-    pub output: Output,
-}
-
-/// Form of the output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "lower")]
-pub enum Output {
-    /// Human-readable text.
-    Text,
-    /// One JSON object.
-    Json,
+    #[arg(short, long, value_name = "FORMAT")]
+    pub output: Option<Output>,
 }
 
 /// The result.
@@ -94,15 +80,13 @@ struct Plan {
     reconciled: usize,
     /// Reasons why the plan is incomplete.
     problems: Vec<String>,
-    /// Memcacheds that get new images, if there are any.
-    images: Option<Rollouts>,
 }
 
 /// Plans, prints, and returns the exit code. `program` creates the controllers of `run` with a client of the
 /// given options.
 pub(crate) async fn run<P>(
     mut args: PlanArgs,
-    program: impl FnOnce((WorkloadArgs, Pace), Client, Options, Finished) -> P,
+    program: impl FnOnce(WorkloadArgs, Client, Options, Finished) -> P,
 ) -> Result<ExitCode, Error>
 where
     P: Future<Output = Result<Program, Error>>,
@@ -125,11 +109,9 @@ where
     let (wanted, left_out) = wanted(&client, &args.workloads, deadline).await?;
     recorder.wants(wanted, left_out);
     let options = Options { dry_run: Some(recorder.clone()), ..Options::new(IDENTITY) };
-    let pace = Pace::plan(args.workloads.max_image_rollouts.unwrap_or_default());
-    let settings = (args.workloads.clone(), pace.clone());
     let seen = recorder.clone();
     let finished: Finished = Arc::new(move |name, key, outcome| seen.finished(name, key, outcome));
-    let program = program(settings, client.clone(), options, finished).await?;
+    let program = program(args.workloads.clone(), client.clone(), options, finished).await?;
     let shutdown = Shutdown::from_signals().map_err(Error::Signals)?;
     let planned = timeout_at(deadline, reconciled(&client, &args.workloads, deadline, &recorder));
     let problems = tokio::select! {
@@ -142,12 +124,8 @@ where
             Err(_) => recorder.missing(args.timeout),
         },
     };
-    let plan = Plan { images: pace.planned(), ..recorder.plan(problems.into_iter()) };
-    let text = match args.output {
-        Output::Text => plan.as_text(),
-        Output::Json => format!("{:#}\n", plan.as_json()),
-    };
-    std::io::stdout().write_all(text.as_bytes()).map_err(Error::Print)?;
+    let plan = recorder.plan(problems.into_iter());
+    super::print(args.output, &plan.as_json(), || plan.as_text())?;
     Ok(plan.exit_code())
 }
 
@@ -279,11 +257,6 @@ impl WorkloadArgs {
             let text = text_of(flag, installed.setting(flag, "ALLOW_TEMPLATES"));
             self.allow_templates = text.is_some_and(|text| text == "true");
         }
-        if self.max_image_rollouts.is_none() {
-            let flag = "max-image-rollouts";
-            let text = text_of(flag, installed.setting(flag, "MAX_IMAGE_ROLLOUTS"));
-            self.max_image_rollouts = text.and_then(|text| text.parse().ok());
-        }
         if !taken.is_empty() {
             eprintln!("workload-operator: as {} has it: {}", installed.place(), taken.join(" "));
         }
@@ -303,9 +276,9 @@ impl Plan {
 
     fn exit_code(&self) -> ExitCode {
         match (self.problems.is_empty(), self.changes.is_empty()) {
-            (false, _) => ExitCode::FAILURE,
+            (false, _) => ExitCode::from(2),
             (true, true) => ExitCode::SUCCESS,
-            (true, false) => ExitCode::from(2),
+            (true, false) => ExitCode::from(1),
         }
     }
 
@@ -313,10 +286,6 @@ impl Plan {
         let mut text = String::new();
         for change in self.changes.values() {
             text.push_str(&change.as_text());
-        }
-        if let Some(rollouts) = &self.images {
-            writeln!(text, "{}", one_line(&as_text(rollouts)))
-                .expect("a String takes all that is written");
         }
         for problem in &self.problems {
             writeln!(text, "! {}", one_line(problem)).expect("a String takes all that is written");
@@ -341,11 +310,6 @@ impl Plan {
         json!({
             "changes": self.changes.values().map(Change::as_json).collect::<Vec<_>>(),
             "problems": self.problems,
-            "images": self.images.as_ref().map(|rollouts| json!({
-                "images": rollouts.images,
-                "atATime": rollouts.at_a_time,
-                "order": rollouts.order.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            })),
             "summary": {
                 "reconciled": self.reconciled,
                 "create": self.count(Effect::Create),
@@ -356,23 +320,6 @@ impl Plan {
             },
         })
     }
-}
-
-/// Returns the Memcacheds that get new images, in their order.
-fn as_text(rollouts: &Rollouts) -> String {
-    let images: Vec<&str> = rollouts.images.iter().map(InternedStr::as_str).collect();
-    let mut order: Vec<String> =
-        rollouts.order.iter().take(NAMED).map(ToString::to_string).collect();
-    if rollouts.order.len() > NAMED {
-        order.push(format!("and {} more", rollouts.order.len() - NAMED));
-    }
-    format!(
-        "Images: {} Memcacheds get {}, {} at a time, in this order: {}",
-        rollouts.order.len(),
-        images.join(" and "),
-        rollouts.at_a_time,
-        order.join(", ")
-    )
 }
 
 #[cfg(test)]
