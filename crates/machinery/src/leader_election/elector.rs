@@ -28,10 +28,8 @@ pub struct Elector {
     lease: ObjectKey,
     candidate: Candidate,
     leadership: Leadership,
-    /// The reason of the last failed request; for humans.
-    problem: Option<String>,
-    /// The kind of that failure, and its HTTP status.
-    failing: Option<(std::mem::Discriminant<Error>, Option<u16>)>,
+    /// The error of the last request, if it failed.
+    problem: Option<Error>,
     /// The end of the last logged wait.
     waits: Option<Duration>,
     /// True since the term began, unless another holder of the lease was seen.
@@ -62,7 +60,6 @@ pub fn new(
         candidate,
         leadership: leadership.clone(),
         problem: None,
-        failing: None,
         waits: None,
         in_term: false,
     };
@@ -84,7 +81,15 @@ impl Elector {
 
     pub(super) async fn run_with(mut self, api: &impl Api, stop: impl Future<Output = ()> + Send) {
         self.elect(api, stop).await;
-        self.give_up(api).await;
+        self.candidate.give_up(boottime());
+        self.leadership.permit_until(None);
+        self.publish();
+        // The lease is released when no write of this process can be applied any more.
+        sleep(self.leadership.writes_until()).await;
+        if timeout(GIVE_UP, self.elect(api, pending())).await.is_err() {
+            tracing::debug!(lease = %self.lease, "Could not give the lease up; it will expire");
+        }
+        self.publish();
     }
 
     /// Executes steps until `stop`, or until the lease was released.
@@ -152,17 +157,15 @@ impl Elector {
             SLOW_PATH.with([self.name()]).inc();
         }
         self.permit();
-        let error = error.filter(|_| failed);
+        let before = std::mem::replace(&mut self.problem, error.filter(|_| failed));
         // The text is not compared: for a deadline, it contains the remaining time, which differs each time.
-        let kind = error.as_ref().map(|error| (std::mem::discriminant(error), error.code()));
-        let problem = error.map(|error| error.to_string());
-        if let Some(problem) = &problem
-            && self.failing != kind
+        let kind = |error: &Error| (std::mem::discriminant(error), error.code());
+        if let Some(error) = &self.problem
+            && before.as_ref().map(kind) != Some(kind(error))
         {
+            let problem = error.to_string();
             tracing::warn!(lease = %self.lease, problem, "Could not reach the lease");
         }
-        self.failing = kind;
-        self.problem = problem;
     }
 
     /// Returns the remaining time of permission; an hour without permission.
@@ -194,7 +197,7 @@ impl Elector {
         let waits = ends.map(|ends| {
             format!("{FORMER_TERM}, for up to {:.0} s", (ends - now).as_secs_f64().ceil())
         });
-        let problem = self.problem.clone();
+        let problem = self.problem.as_ref().map(Error::to_string);
         let is_known = self.candidate.is_known();
         let status = Status { phase, holder: holder.clone(), problem, waits, is_known };
         let before = self.leadership.publish(status);
@@ -215,18 +218,6 @@ impl Elector {
             MASTER_STATUS.with([self.name()]).set(i64::from(permitted));
             LEADERSHIP_GAINED.with([self.name()]).inc_by(u64::from(permitted));
         }
-    }
-
-    /// Withdraws permission, and releases the lease when no write of this process can be applied any more.
-    async fn give_up(mut self, api: &impl Api) {
-        self.candidate.give_up(boottime());
-        self.leadership.permit_until(None);
-        self.publish();
-        sleep(self.leadership.writes_until()).await;
-        if timeout(GIVE_UP, self.elect(api, pending())).await.is_err() {
-            tracing::debug!(lease = %self.lease, "Could not give the lease up; it will expire");
-        }
-        self.publish();
     }
 }
 
