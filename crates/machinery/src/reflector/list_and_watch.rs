@@ -10,12 +10,12 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::failure::{Backoff, Failure, FailureClass};
 use super::health::{HealthHandle, HealthReporter, State};
-use super::limits::{
-    GRACE, IDLE, NOT_SERVED, PAGE, RETURNED, REWOUND, SHORT, STREAM_PER_OBJECT, STREAM_PROGRESS,
-    STREAM_RETRY, STREAM_TIMEOUT, STREAM_TOTAL, STREAMS_CUT, STUCK, TIMEOUT,
-};
-use super::position::{Position, ResourceVersionRegressed};
 use super::sink::StoreSink;
+use super::{
+    GRACE, IDLE, NOT_SERVED, PAGE, Position, RETURNED, REWOUND, ResourceVersionRegressed, SHORT,
+    STREAM_PER_OBJECT, STREAM_PROGRESS, STREAM_RETRY, STREAM_TIMEOUT, STREAM_TOTAL, STREAMS_CUT,
+    STUCK, TIMEOUT,
+};
 use crate::client::{Client, InvalidObject, Page, Scope, Watch, WatchEvent, WatchFrom};
 use crate::instruments::{
     LIST_FAILURES, LIST_ITEMS, LIST_SECONDS, LISTS, SHORT_WATCHES, UNDECODABLE, WATCH_ITEMS,
