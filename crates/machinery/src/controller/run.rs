@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures::future::OptionFuture;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -60,7 +61,7 @@ pub(crate) enum End {
 /// Handle for adding keys to a controller. Cheap to clone.
 #[derive(Clone)]
 pub struct Handle {
-    pub(super) queue: WorkQueue<ObjectKey>,
+    pub(crate) queue: WorkQueue<ObjectKey>,
     failing: Arc<Mutex<Failing>>,
 }
 
@@ -157,7 +158,10 @@ impl<R: Reconciler> Controller<R> {
             tokio::select! {
                 biased;
                 end = &mut end => break end,
-                () = returned(&mut reconnected) => handle.wake_transient(),
+                // Without a connection state, this branch is disabled.
+                Some(()) = OptionFuture::from(reconnected.as_mut().map(Recovered::next)) => {
+                    handle.wake_transient();
+                }
             }
         };
         core.queue.shut_down();
@@ -179,14 +183,6 @@ impl<R: Reconciler> Controller<R> {
     }
 }
 
-/// Waits until the API server responds again after an outage.
-async fn returned(reconnected: &mut Option<Recovered>) {
-    match reconnected {
-        Some(reconnected) => reconnected.next().await,
-        None => std::future::pending().await,
-    }
-}
-
 async fn ended(workers: &mut JoinSet<()>) {
     while workers.join_next().await.is_some() {}
 }
@@ -203,10 +199,6 @@ impl Handle {
     /// because a controller then begins with all objects.
     pub fn add(&self, key: &ObjectKey) {
         self.queue.add(key);
-    }
-
-    pub(crate) fn queue(&self) -> &WorkQueue<ObjectKey> {
-        &self.queue
     }
 
     /// Enqueues every key whose last reconcile waited for this name ([`ErrorClass::Waiting`](super::ErrorClass::Waiting)),

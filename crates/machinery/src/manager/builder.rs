@@ -421,14 +421,11 @@ impl<V: Resource> ControllerBuilder<V> {
 
     /// Runs the future that `make` returns after the controller has ended and before the lease is released. It has a
     /// few seconds, and its writes require leadership like all others. `name` appears in messages only.
-    pub fn on_shutdown<F>(
+    pub fn on_shutdown<F: Future<Output = ()> + Send + 'static>(
         mut self,
         name: impl AsRef<str>,
         make: impl FnOnce(&ControllerDeps) -> Result<F, WiringError> + Send + 'static,
-    ) -> Self
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
+    ) -> Self {
         self.endings.push((leak(name), Box::new(|parts| Ok(make(parts)?.boxed()))));
         self
     }
@@ -480,7 +477,7 @@ impl<V: Resource> ControllerBuilder<V> {
             let controller = Controller::new(name, function, Options { api_server_health, ..all });
             let handle = controller.handle();
             // Until the term begins.
-            handle.queue().shut_down();
+            handle.queue.shut_down();
             for (name, ending) in self.endings {
                 let ending = ending(&parts)?;
                 program = program.task(name, |stop| async move {
@@ -489,7 +486,7 @@ impl<V: Resource> ControllerBuilder<V> {
                 });
             }
             if let Some(metrics) = &shared.observed.metrics {
-                metrics.watch_queue(name, handle.queue());
+                metrics.watch_queue(name, &handle.queue);
             }
             // The handle is of this controller, so this cannot fail.
             let _ = parts.handle.set(handle.clone());

@@ -93,10 +93,7 @@ const EVENTS: u32 = 5;
 // === impl ControllerState ===
 
 impl<V: Resource> ControllerState<V> {
-    pub(super) fn new(
-        parts: &ControllerDeps,
-        declared: Declared,
-    ) -> Result<ControllerState<V>, WiringError> {
+    pub(super) fn new(parts: &ControllerDeps, declared: Declared) -> Result<Self, WiringError> {
         Ok(ControllerState {
             objects: parts.store()?,
             parts: parts.clone(),

@@ -235,16 +235,12 @@ impl<V: Resource> Reflector<V> {
                 Ok(Some(Ok(event))) if now < end_by => event,
                 Ok(Some(Err(error))) => return Err(Failure::of_stream(&error)),
                 Ok(None) => {
-                    return Err(Failure::new(
-                        FailureClass::Internal,
-                        "the streaming list ended early",
-                    ));
+                    let why = "the streaming list ended early";
+                    return Err(Failure::new(FailureClass::Internal, why));
                 }
                 _ => {
-                    return Err(Failure::new(
-                        FailureClass::Refused,
-                        "the streaming list takes too long",
-                    ));
+                    let why = "the streaming list takes too long";
+                    return Err(Failure::new(FailureClass::Refused, why));
                 }
             };
             match event {
