@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures::FutureExt;
 use futures::future::OptionFuture;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
@@ -129,11 +130,7 @@ impl<R: Reconciler> Controller<R> {
     /// Runs until `shutdown` completes. Then no reconcile begins, running ones have [`Options::drain`] to end, and the
     /// rest is dropped. Dropping the future drops all reconciles.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Summary {
-        self.run_until(async {
-            shutdown.await;
-            End::Shutdown
-        })
-        .await
+        self.run_until(shutdown.map(|()| End::Shutdown)).await
     }
 
     /// Empties the queue, and accepts keys again. No reconcile may run.

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use jiff::Timestamp;
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
@@ -221,7 +220,8 @@ fn event_body<'a>(job: &'a Job, program: &Identity, instance: &'a str) -> Body<'
         api_version: "events.k8s.io/v1",
         kind: "Event",
         metadata: Meta::named(event_key(job)),
-        event_time: micro_time(job.at),
+        // metav1.MicroTime: exactly six digits after the point.
+        event_time: format!("{:.6}", job.at),
         reporting_controller: program.event_source(said.controller),
         reporting_instance: instance,
         r#type: said.kind.as_str(),
@@ -236,11 +236,6 @@ fn event_body<'a>(job: &'a Job, program: &Identity, instance: &'a str) -> Body<'
             uid: uid.is_some().then_some(*uid),
         },
     }
-}
-
-/// Formats a metav1.MicroTime: exactly six digits after the point.
-fn micro_time(time: Timestamp) -> String {
-    format!("{time:.6}")
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use super::builder::Builder;
 use crate::client::Client;
-use crate::object::{InternedStr, Kind, Resource};
+use crate::object::{InternedStr, Resource};
 use crate::reflector::{Health, HealthHandle, Reflector, Relist, ResourceVersionRegressed, State};
 use crate::shutdown::Shutdown;
 use crate::store::{self, Delta, DeltaHandler, Store};
@@ -109,11 +109,6 @@ impl<V: Resource> Informer<V> {
         Builder::new(client)
     }
 
-    /// The kind.
-    pub fn kind(&self) -> Kind {
-        V::kind()
-    }
-
     /// The store of its objects.
     pub fn store(&self) -> Store<V> {
         self.0.store.clone()
@@ -206,7 +201,7 @@ impl<V: Resource> Informer<V> {
 
     /// Returns the number of panics of its handlers so far.
     pub fn handler_panics(&self) -> u64 {
-        self.0.handlers.panics()
+        self.0.handlers.panics.load(Ordering::Relaxed)
     }
 
     /// Lists and watches until shutdown. Dropping the future stops everything.
@@ -218,7 +213,7 @@ impl<V: Resource> Informer<V> {
         if let Some(refusal) = &self.0.refused {
             return Err(refusal.clone().into());
         }
-        let resource = || self.kind().resource();
+        let resource = || V::kind().resource();
         let reflectors = std::mem::take(&mut *self.0.reflectors.lock());
         if reflectors.is_empty() {
             return Err(Error::HasRun { resource: resource() });
@@ -254,11 +249,6 @@ struct Handlers<V> {
 impl<V> Handlers<V> {
     fn new() -> Handlers<V> {
         Handlers { all: Mutex::default(), panics: AtomicU64::new(0) }
-    }
-
-    /// Returns the number of panics of handlers so far.
-    fn panics(&self) -> u64 {
-        self.panics.load(Ordering::Relaxed)
     }
 
     /// Removes all handlers. They can hold the store, which holds them.

@@ -136,17 +136,6 @@ impl Elector {
         })
     }
 
-    /// Sets the permission to the candidate's.
-    fn permit(&mut self) {
-        let until = self.candidate.permitted_until();
-        self.in_term &= self.candidate.holds();
-        if until.is_some() && !self.in_term {
-            self.in_term = true;
-            self.leadership.begin_term();
-        }
-        self.leadership.permit_until(until);
-    }
-
     /// Returns the label in metrics.
     fn name(&self) -> String {
         self.lease.name().to_string()
@@ -157,7 +146,13 @@ impl Elector {
         if self.candidate.answered(boottime(), answer) {
             SLOW_PATH.with([self.name()]).inc();
         }
-        self.permit();
+        let until = self.candidate.permitted_until();
+        self.in_term &= self.candidate.holds();
+        if until.is_some() && !self.in_term {
+            self.in_term = true;
+            self.leadership.begin_term();
+        }
+        self.leadership.permit_until(until);
         let before = std::mem::replace(&mut self.problem, error.filter(|_| failed));
         // The text is not compared: for a deadline, it contains the remaining time, which differs each time.
         let kind = |error: &Error| (std::mem::discriminant(error), error.code());

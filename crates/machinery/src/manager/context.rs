@@ -134,14 +134,8 @@ impl<V: Resource> ControllerState<V> {
         let problems = reported.entry(object.key().clone()).or_default();
         problems.retain(|known| known.uid == object.uid());
         let at = problems.iter().position(|known| known.reason == *reason).unwrap_or_else(|| {
-            let uid = object.uid();
-            problems.push(Reported {
-                uid,
-                reason: reason.into(),
-                notes: Vec::new(),
-                events: 0,
-                since: now,
-            });
+            let (uid, reason, notes) = (object.uid(), reason.into(), Vec::new());
+            problems.push(Reported { uid, reason, notes, events: 0, since: now });
             problems.len() - 1
         });
         let known = &mut problems[at];
