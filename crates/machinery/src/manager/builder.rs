@@ -210,10 +210,8 @@ impl<V: Resource> ControllerBuilder<V> {
         self.index::<C>(index)
             .index::<V>(by_uid)
             .listen::<C, _>(move |parts| {
-                let (enqueue, passes) = (
-                    enqueue::for_mapped(parts.handle(), owners_of(parts)?),
-                    parts.filters.of::<C>(),
-                );
+                let enqueue = enqueue::for_mapped(parts.handle(), owners_of(parts)?);
+                let passes = parts.filters.of::<C>();
                 Ok(move |delta: &Delta<C>, initial: bool| {
                     let is_of_another =
                         matches!(delta, Delta::Updated { old, new } if uid(old) != uid(new));
