@@ -1,6 +1,5 @@
 //! Watches, and the frames of their bodies, one per line.
 
-use std::fmt;
 use std::marker::PhantomData;
 
 use bytes::{Bytes, BytesMut};
@@ -79,11 +78,7 @@ impl<V: Resource> Watch<V> {
     }
 }
 
-impl<V> fmt::Debug for Watch<V> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watch").field("over", &self.over).finish_non_exhaustive()
-    }
-}
+opaque!(Watch<V>);
 
 /// Frame size from which the buffer is released after use. Most objects are far smaller than etcd's limit of 1.5 MiB.
 const LARGE: usize = 1 << 20;
