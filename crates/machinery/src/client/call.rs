@@ -4,10 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
+use futures::FutureExt;
 use http::header::{ACCEPT, USER_AGENT};
 use http::{HeaderValue, Request, Response};
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
@@ -18,8 +19,8 @@ use tracing::field::{Empty, display};
 use super::api_server_health::ApiServerHealth;
 use super::config::Config;
 use super::options::Options;
+use super::text::Warnings;
 use super::transport::{self, Answer, HttpService, WritePermit};
-use super::warnings::Warnings;
 use super::{Error, MAX_OBJECT, query, status};
 use crate::identity::Identity;
 use crate::instruments::{REQUEST_SECONDS, REQUESTS, REQUESTS_BY_RESOURCE, Value};
@@ -311,21 +312,12 @@ pub(super) async fn chunk(body: &mut Answer) -> Result<Option<Bytes>, Error> {
 }
 
 /// Reads a complete body; `None` if it is larger than `most`.
-async fn read(mut body: Answer, most: usize) -> Result<Option<Bytes>, Error> {
-    let Some(first) = chunk(&mut body).await? else { return Ok(Some(Bytes::new())) };
-    let Some(mut next) = chunk(&mut body).await? else {
-        return Ok((first.len() <= most).then_some(first));
-    };
-    let mut all = BytesMut::from(first);
-    loop {
-        if all.len() + next.len() > most {
-            return Ok(None);
-        }
-        all.extend_from_slice(&next);
-        match chunk(&mut body).await? {
-            Some(more) => next = more,
-            None => return Ok(Some(all.freeze())),
-        }
+async fn read(body: Answer, most: usize) -> Result<Option<Bytes>, Error> {
+    // Boxed, because rustc cannot prove that a future with this one is `Send`.
+    match Limited::new(body, most).collect().boxed().await {
+        Ok(all) => Ok(Some(all.to_bytes())),
+        Err(error) if error.is::<LengthLimitError>() => Ok(None),
+        Err(error) => Err(Error::transport(error)),
     }
 }
 

@@ -189,10 +189,15 @@ impl Error {
         self.code() == Some(409)
     }
 
+    /// Returns the causes that the API server named.
+    pub(crate) fn causes(&self) -> &[Cause] {
+        let Error::Api { causes, .. } = self else { return &[] };
+        causes
+    }
+
     /// Returns the fields of an apply that other managers own with different values, such as `.spec.replicas`.
     pub fn conflicting_fields(&self) -> Vec<&str> {
-        let Error::Api { causes, .. } = self else { return Vec::new() };
-        let conflicts = causes.iter().filter(|cause| cause.reason == "FieldManagerConflict");
+        let conflicts = self.causes().iter().filter(|cause| cause.reason == "FieldManagerConflict");
         conflicts.map(|cause| &*cause.field).collect()
     }
 

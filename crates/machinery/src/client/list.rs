@@ -9,7 +9,7 @@ use super::call::{Client, chunk};
 use super::error::shape;
 use super::query;
 use super::types::{InvalidObject, Page, PageEnd, Scope};
-use super::{Error, MAX_OBJECT, status, undecodable};
+use super::{Error, MAX_OBJECT, event, status};
 use crate::object::{Kind, ObjectKey, Resource};
 
 /// Size up to which chunks are gathered before parsing. The API server writes a list in chunks of a few kB, smaller
@@ -64,7 +64,7 @@ impl Client {
         let each = |json: &[u8]| {
             each(match serde_json::from_slice(json) {
                 Ok(object) => Ok(object),
-                Err(_) => Err(undecodable::name::<V>(json, false)?),
+                Err(_) => Err(event::identify::<V>(json, false)?),
             });
             Ok(())
         };

@@ -42,17 +42,13 @@ mod proxy;
 mod transport;
 mod query;
 mod types;
-mod undecodable;
-mod frames;
 mod event;
-mod warnings;
 mod call;
 mod list;
 mod watch;
 mod write;
 mod dry_run;
 mod untyped;
-mod probe;
 
 pub use api_server_health::{ApiServerHealth, Recovered};
 pub use call::Client;

@@ -129,7 +129,7 @@ mod tests {
     ) -> Vec<(String, Priority)> {
         let handle = Handle::new(WorkQueue::new());
         handler(handle.clone())(&delta, initial);
-        let queue = handle.queue();
+        let queue = handle.queue;
         let mut keys = Vec::new();
         while let Some(Some(taken)) = queue.get().now_or_never() {
             keys.push((taken.key().to_string(), taken.priority()));
@@ -156,7 +156,7 @@ mod tests {
         };
         let handle = Handle::new(WorkQueue::new());
         for_mapped(handle.clone(), keys)(&Delta::Added(child(None)), false);
-        assert_eq!(handle.queue().get().await.unwrap().key().to_string(), "ns/user");
+        assert_eq!(handle.queue.get().await.unwrap().key().to_string(), "ns/user");
     }
 
     #[tokio::test]

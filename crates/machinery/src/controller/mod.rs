@@ -81,11 +81,9 @@ impl Outcome {
     /// Returns the label `result` of `controller_runtime_reconcile_total`.
     pub fn result(self) -> &'static str {
         match self {
-            Outcome::Success => "success",
-            Outcome::RequeueAfter => "requeue_after",
-            Outcome::Failed(_) | Outcome::Panicked | Outcome::TimedOut | Outcome::Dropped => {
-                "error"
-            }
+            Self::Success => "success",
+            Self::RequeueAfter => "requeue_after",
+            Self::Failed(_) | Self::Panicked | Self::TimedOut | Self::Dropped => "error",
         }
     }
 }

@@ -118,7 +118,7 @@ impl Program {
     /// Adds an informer.
     pub(crate) fn run_informer<V: Resource>(&mut self, informer: &Informer<V>) {
         self.synced.push(informer.synced_everywhere().boxed());
-        let name = format!("the informer of {}", informer.kind().resource());
+        let name = format!("the informer of {}", V::kind().resource());
         let informer = informer.clone();
         let task = |stop| async move { informer.run(stop).await.map_err(|e| e.to_string()) };
         self.informers.push((name, Box::new(|stop| task(stop).boxed())));

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures::FutureExt;
+use futures::future::OptionFuture;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -60,7 +62,7 @@ pub(crate) enum End {
 /// Handle for adding keys to a controller. Cheap to clone.
 #[derive(Clone)]
 pub struct Handle {
-    pub(super) queue: WorkQueue<ObjectKey>,
+    pub(crate) queue: WorkQueue<ObjectKey>,
     failing: Arc<Mutex<Failing>>,
 }
 
@@ -128,11 +130,7 @@ impl<R: Reconciler> Controller<R> {
     /// Runs until `shutdown` completes. Then no reconcile begins, running ones have [`Options::drain`] to end, and the
     /// rest is dropped. Dropping the future drops all reconciles.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Summary {
-        self.run_until(async {
-            shutdown.await;
-            End::Shutdown
-        })
-        .await
+        self.run_until(shutdown.map(|()| End::Shutdown)).await
     }
 
     /// Empties the queue, and accepts keys again. No reconcile may run.
@@ -157,7 +155,10 @@ impl<R: Reconciler> Controller<R> {
             tokio::select! {
                 biased;
                 end = &mut end => break end,
-                () = returned(&mut reconnected) => handle.wake_transient(),
+                // Without a connection state, this branch is disabled.
+                Some(()) = OptionFuture::from(reconnected.as_mut().map(Recovered::next)) => {
+                    handle.wake_transient();
+                }
             }
         };
         core.queue.shut_down();
@@ -179,14 +180,6 @@ impl<R: Reconciler> Controller<R> {
     }
 }
 
-/// Waits until the API server responds again after an outage.
-async fn returned(reconnected: &mut Option<Recovered>) {
-    match reconnected {
-        Some(reconnected) => reconnected.next().await,
-        None => std::future::pending().await,
-    }
-}
-
 async fn ended(workers: &mut JoinSet<()>) {
     while workers.join_next().await.is_some() {}
 }
@@ -203,10 +196,6 @@ impl Handle {
     /// because a controller then begins with all objects.
     pub fn add(&self, key: &ObjectKey) {
         self.queue.add(key);
-    }
-
-    pub(crate) fn queue(&self) -> &WorkQueue<ObjectKey> {
-        &self.queue
     }
 
     /// Enqueues every key whose last reconcile waited for this name ([`ErrorClass::Waiting`](super::ErrorClass::Waiting)),

@@ -20,7 +20,6 @@
 
 mod text;
 mod correlate;
-mod wire;
 mod recorder;
 mod sink;
 

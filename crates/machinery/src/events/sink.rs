@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
 use super::correlate::{Correlator, Job};
 use super::recorder::{Dropped, Event, Shared};
-use super::wire::{self, Written};
-use super::{FLUSH, TRIES};
+use super::{FLUSH, Regarding, TRIES};
 use crate::client::{Client, Error};
+use crate::identity::Identity;
+use crate::object::{InternedStr, Kind, Meta, ObjectKey, Uid};
 
 /// Pause before the second attempt; doubled before the third.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -34,8 +36,8 @@ trait Api: Sync {
 
 impl Api for Client {
     async fn create(&self, job: &Job, by: &Shared) -> Result<(), Error> {
-        let body = wire::body(job, &by.program, &by.instance);
-        Client::create::<Written>(self, &wire::key(job), &body).await.map(drop)
+        let body = event_body(job, &by.program, &by.instance);
+        Client::create::<Written>(self, &event_key(job), &body).await.map(drop)
     }
 }
 
@@ -162,6 +164,77 @@ fn close(shared: &Shared) {
     }
     if left > 0 {
         tracing::debug!(left, "Events were not written before the end");
+    }
+}
+
+/// The part of a response that is read: the metadata, to confirm that it is an Event.
+#[derive(Debug, serde::Deserialize)]
+struct Written {
+    metadata: Meta,
+}
+
+crate::view!(Written: Kind::namespaced("events.k8s.io", "v1", "Event", "events"));
+
+/// The body of a create.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Body<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    metadata: Meta,
+    event_time: String,
+    reporting_controller: String,
+    reporting_instance: &'a str,
+    r#type: &'static str,
+    reason: &'a str,
+    action: &'a str,
+    note: &'a str,
+    regarding: Reference<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Reference<'a> {
+    api_version: &'a InternedStr,
+    kind: &'a InternedStr,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    namespace: &'a str,
+    name: &'a InternedStr,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    uid: Option<Uid>,
+}
+
+/// Returns the key of the Event of `job`: in the object's namespace, or in `default` for a cluster-scoped object (the
+/// API server requires `default` or `kube-system`).
+fn event_key(job: &Job) -> ObjectKey {
+    let namespace = job.said.regarding.key.namespace();
+    let namespace = if namespace.is_empty() { "default" } else { namespace };
+    ObjectKey::new(namespace, &job.name)
+}
+
+/// Returns the Event of `job`, to be created.
+fn event_body<'a>(job: &'a Job, program: &Identity, instance: &'a str) -> Body<'a> {
+    let said = &job.said;
+    let Regarding { api_version, kind, key: about, uid } = &said.regarding;
+    Body {
+        api_version: "events.k8s.io/v1",
+        kind: "Event",
+        metadata: Meta::named(event_key(job)),
+        // metav1.MicroTime: exactly six digits after the point.
+        event_time: format!("{:.6}", job.at),
+        reporting_controller: program.event_source(said.controller),
+        reporting_instance: instance,
+        r#type: said.kind.as_str(),
+        reason: &said.reason,
+        action: &said.action,
+        note: &said.note,
+        regarding: Reference {
+            api_version,
+            kind,
+            namespace: about.namespace(),
+            name: about.name(),
+            uid: uid.is_some().then_some(*uid),
+        },
     }
 }
 

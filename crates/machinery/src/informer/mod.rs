@@ -15,11 +15,10 @@
 //! - If a task of the informer panics, [`Informer::run`] returns an error and the state becomes
 //!   [`Dead`](crate::reflector::State::Dead).
 
-mod handlers;
 mod builder;
 mod run;
 pub mod predicate;
 
 pub use builder::Builder;
-pub(crate) use handlers::message;
+pub(crate) use run::message;
 pub use run::{BuildError, Error, Informer};

@@ -1,7 +1,10 @@
 //! The informer: a store, the reflectors that fill it, and the handlers that they call.
 
+use std::any::Any;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::FutureExt;
 use futures::future::{join_all, select, select_all};
@@ -9,12 +12,11 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 use super::builder::Builder;
-use super::handlers::Handlers;
 use crate::client::Client;
-use crate::object::{InternedStr, Kind, Resource};
+use crate::object::{InternedStr, Resource};
 use crate::reflector::{Health, HealthHandle, Reflector, Relist, ResourceVersionRegressed, State};
 use crate::shutdown::Shutdown;
-use crate::store::{self, Delta, Store};
+use crate::store::{self, Delta, DeltaHandler, Store};
 
 /// The reason why an informer ended before shutdown.
 #[derive(Debug, thiserror::Error)]
@@ -105,11 +107,6 @@ impl<V: Resource> Informer<V> {
     /// Starts building an informer of `V`.
     pub fn builder(client: Client) -> Builder<V> {
         Builder::new(client)
-    }
-
-    /// The kind.
-    pub fn kind(&self) -> Kind {
-        V::kind()
     }
 
     /// The store of its objects.
@@ -204,7 +201,7 @@ impl<V: Resource> Informer<V> {
 
     /// Returns the number of panics of its handlers so far.
     pub fn handler_panics(&self) -> u64 {
-        self.0.handlers.panics()
+        self.0.handlers.panics.load(Ordering::Relaxed)
     }
 
     /// Lists and watches until shutdown. Dropping the future stops everything.
@@ -216,7 +213,7 @@ impl<V: Resource> Informer<V> {
         if let Some(refusal) = &self.0.refused {
             return Err(refusal.clone().into());
         }
-        let resource = || self.kind().resource();
+        let resource = || V::kind().resource();
         let reflectors = std::mem::take(&mut *self.0.reflectors.lock());
         if reflectors.is_empty() {
             return Err(Error::HasRun { resource: resource() });
@@ -239,6 +236,61 @@ impl<V: Resource> Informer<V> {
         self.0.handlers.clear();
         died
     }
+}
+
+/// The handlers of an informer, which can have several stores.
+struct Handlers<V> {
+    all: Mutex<Vec<DeltaHandler<V>>>,
+    panics: AtomicU64,
+}
+
+// === impl Handlers ===
+
+impl<V> Handlers<V> {
+    fn new() -> Handlers<V> {
+        Handlers { all: Mutex::default(), panics: AtomicU64::new(0) }
+    }
+
+    /// Removes all handlers. They can hold the store, which holds them.
+    fn clear(&self) {
+        let all = std::mem::take(&mut *self.all.lock());
+        drop(all);
+    }
+
+    /// Notifies all handlers.
+    fn notify(&self, delta: &Delta<V>, initial: bool) {
+        for handler in self.all.lock().iter_mut() {
+            self.call(handler, delta, initial);
+        }
+    }
+
+    /// Adds a handler, and calls it with `present` first.
+    fn add(
+        &self,
+        handler: impl FnMut(&Delta<V>, bool) + Send + 'static,
+        present: impl Iterator<Item = Delta<V>>,
+    ) {
+        let mut handler: DeltaHandler<V> = Box::new(handler);
+        for delta in present {
+            self.call(&mut handler, &delta, true);
+        }
+        self.all.lock().push(handler);
+    }
+
+    /// Calls a handler even if it has panicked before: its state can be wrong, but no other change must go
+    /// unreported.
+    fn call(&self, handler: &mut DeltaHandler<V>, delta: &Delta<V>, initial: bool) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| handler(delta, initial))) {
+            self.panics.fetch_add(1, Ordering::Relaxed);
+            tracing::error!("a handler panicked: {}", message(&*panic));
+        }
+    }
+}
+
+/// Returns the message of a panic.
+pub(crate) fn message(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
 #[cfg(test)]

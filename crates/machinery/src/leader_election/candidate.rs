@@ -65,7 +65,7 @@ pub(super) struct Candidate {
     me: String,
     seen: Seen,
     /// The request in progress, and when it was sent.
-    asked: Option<(Asked, Duration)>,
+    asked: Option<(Step, Duration)>,
     /// Writes without a response. The API server can have applied them, or can still apply them.
     unanswered: Vec<Unanswered>,
     /// End of permission. Set only by an acknowledged write: by its response, or by a read of exactly what was sent.
@@ -107,13 +107,6 @@ struct Unanswered {
     /// The newest version known when it was sent; its own is newer.
     newest: ResourceVersion,
     sent: Duration,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Asked {
-    Read,
-    Create,
-    Update,
 }
 
 // === impl Candidate ===
@@ -166,9 +159,13 @@ impl Candidate {
         self.until = None;
         self.due = now;
         // The API server may still apply a request that is cancelled now.
-        if matches!(self.asked, Some((Asked::Create | Asked::Update, _))) {
+        if self.is_writing() {
             self.invalidate();
         }
+    }
+
+    fn is_writing(&self) -> bool {
+        matches!(self.asked, Some((Step::Create(_) | Step::Update(..), _)))
     }
 
     /// Returns the next step at `now`. A request is sent after this call, so not before `now`. `wall` is written into
@@ -178,20 +175,16 @@ impl Candidate {
             return Step::Wait(self.due - now);
         }
         let step = self.choose(now, wall);
-        let asked = match &step {
-            Step::Wait(_) | Step::Done => return step,
-            Step::Read => Asked::Read,
-            Step::Create(_) => Asked::Create,
-            Step::Update(record, at) => {
-                if self.unanswered.len() == REMEMBERED {
-                    self.unanswered.remove(0);
-                }
-                let (record, at, newest) = (record.clone(), *at, self.newest);
-                self.unanswered.push(Unanswered { record, at, newest, sent: now });
-                Asked::Update
+        if let Step::Update(record, at) = &step {
+            if self.unanswered.len() == REMEMBERED {
+                self.unanswered.remove(0);
             }
-        };
-        self.asked = Some((asked, now));
+            let (record, at, newest) = (record.clone(), *at, self.newest);
+            self.unanswered.push(Unanswered { record, at, newest, sent: now });
+        }
+        if !matches!(step, Step::Wait(_) | Step::Done) {
+            self.asked = Some((step.clone(), now));
+        }
         step
     }
 
@@ -202,8 +195,7 @@ impl Candidate {
         match self.until.and_then(|until| until.checked_sub(now)) {
             Some(left) => {
                 // A write that is given up too early is sent again and takes as long again.
-                let is_write = matches!(self.asked, Some((Asked::Create | Asked::Update, _)));
-                let took = if is_write { self.took } else { Duration::ZERO };
+                let took = if self.is_writing() { self.took } else { Duration::ZERO };
                 let slow = took.mul_f64(1.25).min(left.saturating_sub(LEAST));
                 left.mul_f64(RENEW_SHARE).max(slow).clamp(LEAST, validity.max(LEAST))
             }
@@ -246,8 +238,8 @@ impl Candidate {
             Answer::Lease(record, version, uid) if version.is_known() => {
                 let renewed = match asked {
                     // A write whose response was lost has been applied.
-                    Asked::Read => self.sent(&record, version),
-                    Asked::Create | Asked::Update => Some(sent).filter(|_| !self.has_seen(version)),
+                    Step::Read => self.sent(&record, version),
+                    _ => Some(sent).filter(|_| !self.has_seen(version)),
                 };
                 let is_handover = renewed.is_none()
                     && record.holder() == Some(&self.me)
@@ -258,7 +250,7 @@ impl Candidate {
                 let permitted = now >= self.not_before && !self.giving_up;
                 if let Some(sent) = renewed.filter(|_| self.holds()) {
                     self.unanswered.clear();
-                    if asked != Asked::Read {
+                    if asked != Step::Read {
                         self.took = now.saturating_sub(sent);
                     }
                     if permitted {
@@ -266,19 +258,19 @@ impl Candidate {
                         self.until = Some(self.until.map_or(until, |known| known.max(until)));
                     }
                 }
-                self.due = self.when(now, asked, renewed);
+                self.due = self.when(now, &asked, renewed);
             }
             Answer::Absent => {
                 self.until = None;
                 self.seen = Seen::Absent;
-                self.due = self.when(now, asked, None);
+                self.due = self.when(now, &asked, None);
             }
             Answer::Conflict => {
                 // The Lease must be read to see the other write. Until then, the last renewal counts: no other process
                 // can take the lease before it has expired.
                 self.invalidate();
                 // It was not applied; an equal record comes from another write.
-                if matches!(asked, Asked::Update) {
+                if matches!(asked, Step::Update(..)) {
                     self.unanswered.pop();
                 }
                 // Without a pause, a client that writes continuously would cause a busy loop.
@@ -289,7 +281,7 @@ impl Candidate {
             Answer::Failed { retry_after } => {
                 self.took = Duration::ZERO;
                 // A read shows whether the write was applied.
-                if asked != Asked::Read && !self.giving_up {
+                if asked != Step::Read && !self.giving_up {
                     self.invalidate();
                 }
                 let pause = match self.until.and_then(|until| until.checked_sub(now)) {
@@ -311,7 +303,7 @@ impl Candidate {
     }
 
     /// Returns the time of the next step. `sent`: the time of the renewal just acknowledged.
-    fn when(&mut self, now: Duration, asked: Asked, sent: Option<Duration>) -> Duration {
+    fn when(&mut self, now: Duration, asked: &Step, sent: Option<Duration>) -> Duration {
         let look = now + self.jittered(1.0);
         match &self.seen {
             _ if self.giving_up => now,
@@ -325,13 +317,13 @@ impl Candidate {
                         let ends = Some(self.not_before).filter(|ends| *ends > now);
                         now.max(ends.map_or(renewal, |ends| ends.min(renewal)))
                     }
-                    Claim::Mine if asked != Asked::Read => now + self.config.renewal(),
+                    Claim::Mine if *asked != Step::Read => now + self.config.renewal(),
                     Claim::Mine | Claim::Free => now,
                     Claim::HeldUntil(until) => until.min(look),
                 }
             }
             // A write without a Lease: it was deleted, or its namespace is missing.
-            Seen::Absent if asked != Asked::Read => look,
+            Seen::Absent if *asked != Step::Read => look,
             Seen::Absent => now,
         }
     }

@@ -4,16 +4,17 @@ use std::future::{Future, pending};
 use std::time::Duration;
 
 use fastrand::Rng;
+use serde_json::json;
 use tokio::time::{sleep, timeout};
 
 use super::candidate::{Answer, Candidate, Step};
 use super::config::{Config, ConfigError};
 use super::leadership::{Leadership, Phase, Status};
-use super::wire::Api;
-use crate::client::{Client, Error};
+use super::record::Record;
+use crate::client::{Client, Error, Patch};
 use crate::clock::{boottime, now};
 use crate::instruments::{LEADERSHIP_GAINED, MASTER_STATUS, SLOW_PATH};
-use crate::object::ObjectKey;
+use crate::object::{Kind, Meta, NoLabels, ObjectKey, Resource};
 
 /// Time limit for releasing the lease, which usually takes one request. After that, the lease is left to expire.
 const GIVE_UP: Duration = Duration::from_secs(4);
@@ -28,10 +29,8 @@ pub struct Elector {
     lease: ObjectKey,
     candidate: Candidate,
     leadership: Leadership,
-    /// The reason of the last failed request; for humans.
-    problem: Option<String>,
-    /// The kind of that failure, and its HTTP status.
-    failing: Option<(std::mem::Discriminant<Error>, Option<u16>)>,
+    /// The error of the last request, if it failed.
+    problem: Option<Error>,
     /// The end of the last logged wait.
     waits: Option<Duration>,
     /// True since the term began, unless another holder of the lease was seen.
@@ -62,7 +61,6 @@ pub fn new(
         candidate,
         leadership: leadership.clone(),
         problem: None,
-        failing: None,
         waits: None,
         in_term: false,
     };
@@ -84,7 +82,15 @@ impl Elector {
 
     pub(super) async fn run_with(mut self, api: &impl Api, stop: impl Future<Output = ()> + Send) {
         self.elect(api, stop).await;
-        self.give_up(api).await;
+        self.candidate.give_up(boottime());
+        self.leadership.permit_until(None);
+        self.publish();
+        // The lease is released when no write of this process can be applied any more.
+        sleep(self.leadership.writes_until()).await;
+        if timeout(GIVE_UP, self.elect(api, pending())).await.is_err() {
+            tracing::debug!(lease = %self.lease, "Could not give the lease up; it will expire");
+        }
+        self.publish();
     }
 
     /// Executes steps until `stop`, or until the lease was released.
@@ -130,17 +136,6 @@ impl Elector {
         })
     }
 
-    /// Sets the permission to the candidate's.
-    fn permit(&mut self) {
-        let until = self.candidate.permitted_until();
-        self.in_term &= self.candidate.holds();
-        if until.is_some() && !self.in_term {
-            self.in_term = true;
-            self.leadership.begin_term();
-        }
-        self.leadership.permit_until(until);
-    }
-
     /// Returns the label in metrics.
     fn name(&self) -> String {
         self.lease.name().to_string()
@@ -151,18 +146,22 @@ impl Elector {
         if self.candidate.answered(boottime(), answer) {
             SLOW_PATH.with([self.name()]).inc();
         }
-        self.permit();
-        let error = error.filter(|_| failed);
+        let until = self.candidate.permitted_until();
+        self.in_term &= self.candidate.holds();
+        if until.is_some() && !self.in_term {
+            self.in_term = true;
+            self.leadership.begin_term();
+        }
+        self.leadership.permit_until(until);
+        let before = std::mem::replace(&mut self.problem, error.filter(|_| failed));
         // The text is not compared: for a deadline, it contains the remaining time, which differs each time.
-        let kind = error.as_ref().map(|error| (std::mem::discriminant(error), error.code()));
-        let problem = error.map(|error| error.to_string());
-        if let Some(problem) = &problem
-            && self.failing != kind
+        let kind = |error: &Error| (std::mem::discriminant(error), error.code());
+        if let Some(error) = &self.problem
+            && before.as_ref().map(kind) != Some(kind(error))
         {
+            let problem = error.to_string();
             tracing::warn!(lease = %self.lease, problem, "Could not reach the lease");
         }
-        self.failing = kind;
-        self.problem = problem;
     }
 
     /// Returns the remaining time of permission; an hour without permission.
@@ -194,7 +193,7 @@ impl Elector {
         let waits = ends.map(|ends| {
             format!("{FORMER_TERM}, for up to {:.0} s", (ends - now).as_secs_f64().ceil())
         });
-        let problem = self.problem.clone();
+        let problem = self.problem.as_ref().map(Error::to_string);
         let is_known = self.candidate.is_known();
         let status = Status { phase, holder: holder.clone(), problem, waits, is_known };
         let before = self.leadership.publish(status);
@@ -216,17 +215,63 @@ impl Elector {
             LEADERSHIP_GAINED.with([self.name()]).inc_by(u64::from(permitted));
         }
     }
+}
 
-    /// Withdraws permission, and releases the lease when no write of this process can be applied any more.
-    async fn give_up(mut self, api: &impl Api) {
-        self.candidate.give_up(boottime());
-        self.leadership.permit_until(None);
-        self.publish();
-        sleep(self.leadership.writes_until()).await;
-        if timeout(GIVE_UP, self.elect(api, pending())).await.is_err() {
-            tracing::debug!(lease = %self.lease, "Could not give the lease up; it will expire");
+/// A Lease.
+#[derive(Debug, serde::Deserialize)]
+pub(super) struct Lease {
+    metadata: Meta,
+    #[serde(default)]
+    spec: Record,
+}
+
+crate::view!(Lease: Kind::namespaced("coordination.k8s.io", "v1", "Lease", "leases"));
+
+/// The operations of a client that an elector needs.
+pub(super) trait Api: Send + Sync {
+    /// Sends the request `step`. The error is for humans; the response determines the next step.
+    fn ask(
+        &self,
+        key: &ObjectKey,
+        step: &Step,
+    ) -> impl Future<Output = (Answer, Option<Error>)> + Send;
+}
+
+impl Api for Client {
+    async fn ask(&self, key: &ObjectKey, step: &Step) -> (Answer, Option<Error>) {
+        let result = match step {
+            Step::Create(record) => {
+                let metadata = Meta::<NoLabels>::named(key.clone());
+                let body = json!({"apiVersion": Lease::kind().api_version(), "kind": "Lease",
+                    "metadata": metadata, "spec": record});
+                self.create::<Lease>(key, &body).await
+            }
+            // The version in the patch is a precondition: for any other version, the response is 409.
+            Step::Update(record, version) => {
+                let body = json!({"metadata": {"resourceVersion": version}, "spec": record});
+                self.patch::<Lease>(key, &Patch::Merge(&body)).await
+            }
+            Step::Read | Step::Wait(_) | Step::Done => self.get::<Lease>(key).await,
+        };
+        match result {
+            Ok(Lease { metadata, spec }) => {
+                (Answer::Lease(spec, metadata.version, metadata.uid), None)
+            }
+            Err(error) => (answer(&error), Some(error)),
         }
-        self.publish();
+    }
+}
+
+fn answer(error: &Error) -> Answer {
+    match error {
+        // Includes "namespaces not found", the response to a create in a missing namespace; waiting is correct for
+        // both. A 404 without a reason is not from the API server but, for example, from a proxy.
+        Error::Api { code: 404, reason, .. } if !reason.is_empty() => Answer::Absent,
+        Error::Api { code: 409, .. } => Answer::Conflict,
+        Error::Api { retry_after, .. } => {
+            Answer::Failed { retry_after: retry_after.unwrap_or_default() }
+        }
+        _ => Answer::Failed { retry_after: Duration::ZERO },
     }
 }
 

@@ -53,7 +53,6 @@ mod config;
 mod record;
 mod candidate;
 mod leadership;
-mod wire;
 mod elector;
 
 pub use config::{Config, ConfigError};

@@ -210,10 +210,8 @@ impl<V: Resource> ControllerBuilder<V> {
         self.index::<C>(index)
             .index::<V>(by_uid)
             .listen::<C, _>(move |parts| {
-                let (enqueue, passes) = (
-                    enqueue::for_mapped(parts.handle(), owners_of(parts)?),
-                    parts.filters.of::<C>(),
-                );
+                let enqueue = enqueue::for_mapped(parts.handle(), owners_of(parts)?);
+                let passes = parts.filters.of::<C>();
                 Ok(move |delta: &Delta<C>, initial: bool| {
                     let is_of_another =
                         matches!(delta, Delta::Updated { old, new } if uid(old) != uid(new));
@@ -421,14 +419,11 @@ impl<V: Resource> ControllerBuilder<V> {
 
     /// Runs the future that `make` returns after the controller has ended and before the lease is released. It has a
     /// few seconds, and its writes require leadership like all others. `name` appears in messages only.
-    pub fn on_shutdown<F>(
+    pub fn on_shutdown<F: Future<Output = ()> + Send + 'static>(
         mut self,
         name: impl AsRef<str>,
         make: impl FnOnce(&ControllerDeps) -> Result<F, WiringError> + Send + 'static,
-    ) -> Self
-    where
-        F: Future<Output = ()> + Send + 'static,
-    {
+    ) -> Self {
         self.endings.push((leak(name), Box::new(|parts| Ok(make(parts)?.boxed()))));
         self
     }
@@ -480,7 +475,7 @@ impl<V: Resource> ControllerBuilder<V> {
             let controller = Controller::new(name, function, Options { api_server_health, ..all });
             let handle = controller.handle();
             // Until the term begins.
-            handle.queue().shut_down();
+            handle.queue.shut_down();
             for (name, ending) in self.endings {
                 let ending = ending(&parts)?;
                 program = program.task(name, |stop| async move {
@@ -489,7 +484,7 @@ impl<V: Resource> ControllerBuilder<V> {
                 });
             }
             if let Some(metrics) = &shared.observed.metrics {
-                metrics.watch_queue(name, handle.queue());
+                metrics.watch_queue(name, &handle.queue);
             }
             // The handle is of this controller, so this cannot fail.
             let _ = parts.handle.set(handle.clone());

@@ -170,14 +170,11 @@ impl<V: Resource> Context<V> {
     ///
     /// # Errors
     /// Those of [`Context::ensure`].
-    pub async fn ensure_with<C>(
+    pub async fn ensure_with<C: Resource + Serialize>(
         &self,
         desired: Value,
         options: EnsureOptions<'_, C>,
-    ) -> Result<Arc<C>, ReconcileError>
-    where
-        C: Resource + Serialize,
-    {
+    ) -> Result<Arc<C>, ReconcileError> {
         let children = self.children::<C>()?;
         let desired = self.desired::<C>(desired)?;
         if !children.covers(&desired.key) {
@@ -195,30 +192,24 @@ impl<V: Resource> Context<V> {
     ///
     /// # Errors
     /// If the controller does not own `C`, or its view cannot show what is desired.
-    pub fn is_ensured<C>(
+    pub fn is_ensured<C: Resource + Serialize>(
         &self,
         desired: Value,
         options: EnsureOptions<'_, C>,
         child: &C,
-    ) -> Result<bool, ReconcileError>
-    where
-        C: Resource + Serialize,
-    {
+    ) -> Result<bool, ReconcileError> {
         let desired = self.desired::<C>(desired)?;
         let is_accepted = is_accepted(&options.different(&desired, child)?, child);
         let is_own = self.owns(child);
         Ok(is_own && is_accepted && is_applied(&desired, child))
     }
 
-    async fn create_child<C>(
+    async fn create_child<C: Resource + Serialize>(
         &self,
         children: &Store<C>,
         desired: &Desired,
         options: EnsureOptions<'_, C>,
-    ) -> Result<Arc<C>, ReconcileError>
-    where
-        C: Resource + Serialize,
-    {
+    ) -> Result<Arc<C>, ReconcileError> {
         let (throttle, now) = (&self.controller.throttle, Instant::now());
         let creation = (self.object.uid(), key_hash::<C>(&desired.key));
         if let Some(wait) = throttle.wait(creation, desired.hash, now) {
@@ -228,7 +219,10 @@ impl<V: Resource> Context<V> {
         let is_again = self.lost_children() || throttle.knows(creation, now);
         // Nothing is created that the next pass could not compare.
         wanted::<C>(&desired.body)?;
-        self.confirm_owner().await?;
+        // The garbage collector deletes the objects of a deleted owner, and the watch of the owners can lag.
+        if self.lost_children() {
+            self.ask_for_owner().await?;
+        }
         match self.client().apply_new::<C>(&desired.key, &desired.body).await {
             Ok(created) => {
                 if is_again {
@@ -261,16 +255,13 @@ impl<V: Resource> Context<V> {
         }
     }
 
-    async fn ensure_existing<C>(
+    async fn ensure_existing<C: Resource + Serialize>(
         &self,
         children: &Store<C>,
         desired: &Desired,
         options: EnsureOptions<'_, C>,
         (child, is_unseen): (Arc<C>, bool),
-    ) -> Result<Arc<C>, ReconcileError>
-    where
-        C: Resource + Serialize,
-    {
+    ) -> Result<Arc<C>, ReconcileError> {
         let (key, meta) = (&desired.key, child.meta());
         let is_adopted = self.may_write(&options, &*child)?;
         let different = options.different(desired, &*child)?;
@@ -294,10 +285,8 @@ impl<V: Resource> Context<V> {
         throttle.wrote((child.uid(), 0), desired.hash, now);
         let is_changed = is_unseen || applied.meta().generation != meta.generation;
         if is_adopted {
-            self.publish_write::<C>(
-                "Adopted",
-                &format!("Adopted {} {}", C::kind().kind, key.name()),
-            );
+            let note = format!("Adopted {} {}", C::kind().kind, key.name());
+            self.publish_write::<C>("Adopted", &note);
         } else {
             self.publish_change(desired, &*child, is_applied, &different, is_changed);
         }
@@ -323,8 +312,10 @@ impl<V: Resource> Context<V> {
         let (key, meta) = (child.key(), child.meta());
         let is_adopted = self.is_orphan(child) && options.adopts(child);
         if !is_adopted && !self.owns(child) {
+            let is_namesake =
+                |owner: &Owner| owner.is_of(&V::kind()) && owner.name == *self.key().name();
             return Err(match &meta.owner {
-                Some(owner) if self.is_namesake(owner) => ReconcileError::terminating::<C>(key),
+                Some(owner) if is_namesake(owner) => ReconcileError::terminating::<C>(key),
                 owner => ReconcileError::NotOwned {
                     owner: V::kind().kind.into(),
                     controller: owner.as_ref().map(|it| format!("{} {}", it.kind, it.name).into()),
@@ -383,12 +374,6 @@ impl<V: Resource> Context<V> {
         self.labelled::<C>().is_none() && child.meta().owner.is_none()
     }
 
-    /// Checks with the API server that the owner still exists, if an owned object was deleted since the last check. The
-    /// garbage collector deletes the objects of a deleted owner, and the watch of the owners can lag.
-    async fn confirm_owner(&self) -> Result<(), ReconcileError> {
-        if self.lost_children() { self.ask_for_owner().await } else { Ok(()) }
-    }
-
     /// Checks with the API server that the owner still exists and is not being deleted.
     async fn ask_for_owner(&self) -> Result<(), ReconcileError> {
         let (lost_children, key) = (&self.controller.parts.lost_children, self.key());
@@ -405,11 +390,6 @@ impl<V: Resource> Context<V> {
     /// Returns whether an owned object was deleted since the owner was last confirmed.
     pub(super) fn lost_children(&self) -> bool {
         self.controller.parts.lost_children.lock().contains(self.key())
-    }
-
-    /// Returns whether the owner reference names an object with the kind and name of this one.
-    fn is_namesake(&self, owner: &Owner) -> bool {
-        owner.is_of(&V::kind()) && owner.name == *self.key().name()
     }
 
     /// Deletes the owned objects of view `C` that `keep` rejects, such as those with an earlier name. Objects that
@@ -455,10 +435,8 @@ impl<V: Resource> Context<V> {
                 Err(error) => return Err(failed::<C>("delete", key, error)),
             }
             self.controller.throttle.forget((self.object.uid(), key_hash::<C>(key)));
-            self.publish_write::<C>(
-                "Deleted",
-                &format!("Deleted {} {}", C::kind().kind, key.name()),
-            );
+            let note = format!("Deleted {} {}", C::kind().kind, key.name());
+            self.publish_write::<C>("Deleted", &note);
         }
         Ok(())
     }
@@ -554,16 +532,13 @@ impl<V: Resource> Context<V> {
     /// Stores the response of an apply. If admission changed it, records the change in an annotation, so that the
     /// next comparison accepts it. `is_unseen`: the informer may not select it, so the response is stored as a read
     /// and enqueues nothing.
-    pub(super) async fn applied<C>(
+    pub(super) async fn applied<C: Resource + Serialize>(
         &self,
         children: &Store<C>,
         desired: &Desired,
         options: EnsureOptions<'_, C>,
         (answer, is_unseen): (C, bool),
-    ) -> Result<Arc<C>, ReconcileError>
-    where
-        C: Resource + Serialize,
-    {
+    ) -> Result<Arc<C>, ReconcileError> {
         if self.client().is_dry_run() {
             return Ok(Arc::new(answer));
         }
@@ -578,11 +553,8 @@ impl<V: Resource> Context<V> {
         let child = take_in(answer);
         if !is_applied {
             // Admission removes the record itself.
-            return Err(ReconcileError::contested::<C>(
-                &desired.key,
-                Some(record_at::<C>()),
-                WINDOW,
-            ));
+            let field = Some(record_at::<C>());
+            return Err(ReconcileError::contested::<C>(&desired.key, field, WINDOW));
         }
         if is_recorded {
             return Ok(child);
@@ -640,12 +612,9 @@ fn is_accepted<C: Resource>(different: &Different, child: &C) -> bool {
 
 /// Returns the hash of each difference, path and value; `None` if there is none.
 fn admitted(different: &Different) -> Option<String> {
+    let hash_of = |(place, value): &Deviation| hex(hash(&(place, Canonical::of(value))));
     let hashes: Vec<_> = different.iter().map(hash_of).collect();
     (!hashes.is_empty()).then(|| hashes.join(","))
-}
-
-fn hash_of((place, value): &Deviation) -> String {
-    hex(hash(&(place, Canonical::of(value))))
 }
 
 /// Returns the path of the changed field, or `spec` if recorded admission changes make it ambiguous.

@@ -93,10 +93,7 @@ const EVENTS: u32 = 5;
 // === impl ControllerState ===
 
 impl<V: Resource> ControllerState<V> {
-    pub(super) fn new(
-        parts: &ControllerDeps,
-        declared: Declared,
-    ) -> Result<ControllerState<V>, WiringError> {
+    pub(super) fn new(parts: &ControllerDeps, declared: Declared) -> Result<Self, WiringError> {
         Ok(ControllerState {
             objects: parts.store()?,
             parts: parts.clone(),
@@ -125,26 +122,14 @@ impl<V: Resource> ControllerState<V> {
 
     /// Returns whether to report a problem of an object. It is reported once while reconciles find it and describe it
     /// in the same sentence.
-    pub(super) fn is_news(
-        &self,
-        object: &V,
-        reason: &str,
-        note: Option<&str>,
-        now: Instant,
-    ) -> bool {
-        let hash = note.map(|note| hash(&note));
+    pub(super) fn is_news(&self, object: &V, reason: &str, note: Option<&str>) -> bool {
+        let (hash, now) = (note.map(|note| hash(&note)), Instant::now());
         let mut reported = self.reported.lock();
         let problems = reported.entry(object.key().clone()).or_default();
         problems.retain(|known| known.uid == object.uid());
         let at = problems.iter().position(|known| known.reason == *reason).unwrap_or_else(|| {
-            let uid = object.uid();
-            problems.push(Reported {
-                uid,
-                reason: reason.into(),
-                notes: Vec::new(),
-                events: 0,
-                since: now,
-            });
+            let (uid, reason, notes) = (object.uid(), reason.into(), Vec::new());
+            problems.push(Reported { uid, reason, notes, events: 0, since: now });
             problems.len() - 1
         });
         let known = &mut problems[at];
@@ -323,7 +308,7 @@ impl<V: Resource> Context<V> {
     /// only when its sentence changes (at most five times in half an hour) or after half an hour. A problem that
     /// `reconcile` returns as an error is published in the same way.
     pub fn warn(&self, reason: impl AsRef<str>, note: &str) {
-        if self.controller.is_news(&self.object, reason.as_ref(), Some(note), Instant::now()) {
+        if self.controller.is_news(&self.object, reason.as_ref(), Some(note)) {
             self.event(Type::Warning, reason.as_ref(), note);
         }
     }
@@ -331,7 +316,7 @@ impl<V: Resource> Context<V> {
     /// Marks a problem as already reported, so that [`Context::warn`] does not publish it. For example, the status may
     /// show that an earlier process reported it.
     pub fn note(&self, reason: impl AsRef<str>) {
-        self.controller.is_news(&self.object, reason.as_ref(), None, Instant::now());
+        self.controller.is_news(&self.object, reason.as_ref(), None);
     }
 
     /// Publishes an Event about the object. `reason` is one CamelCase word, `note` a sentence. Events are sent in the
@@ -360,12 +345,11 @@ impl<V: Resource> Context<V> {
 
 impl<V> Clone for Context<V> {
     fn clone(&self) -> Self {
-        let Context { controller, object, written, client } = self;
         Context {
-            controller: controller.clone(),
-            object: object.clone(),
-            written: written.clone(),
-            client: client.clone(),
+            controller: self.controller.clone(),
+            object: self.object.clone(),
+            written: self.written.clone(),
+            client: self.client.clone(),
         }
     }
 }

@@ -76,11 +76,8 @@ impl<V: Resource> Function<V> {
                         different result each time, or another program changes the object. It is now reconciled once \
                         a second";
             tracing::warn!("{note}");
-            Context::new(self.controller.clone(), object).event(
-                Type::Warning,
-                "WritesRepeatedly",
-                note,
-            );
+            let cx = Context::new(self.controller.clone(), object);
+            cx.event(Type::Warning, "WritesRepeatedly", note);
         }
     }
 

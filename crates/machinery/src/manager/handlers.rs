@@ -150,7 +150,7 @@ pub(super) fn or_enqueue_all<V: Resource, W, H: Fn(&Delta<W>, bool)>(
 /// Enqueues every object.
 pub(super) fn enqueue_all<V: Resource>(objects: &Store<V>, handle: &Handle) {
     for object in objects.list() {
-        handle.queue().add_with(object.key(), Priority::Low);
+        handle.queue.add_with(object.key(), Priority::Low);
     }
 }
 

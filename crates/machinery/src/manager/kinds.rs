@@ -230,7 +230,7 @@ impl ControllerDeps {
 
     /// Returns the number of failures in a row of a key; the maximum without a queue.
     pub(super) fn failures(&self, key: &ObjectKey) -> u32 {
-        self.handle.get().map_or(u32::MAX, |handle| handle.queue().requeues(key))
+        self.handle.get().map_or(u32::MAX, |handle| handle.queue.requeues(key))
     }
 
     pub(super) fn informer<R: Resource>(&self) -> Result<&Informer<R>, WiringError> {

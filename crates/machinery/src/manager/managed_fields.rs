@@ -19,7 +19,7 @@ use super::compared::{Place, is_atomic_map, keys};
 use super::conflicts::{self, Owners};
 use crate::client::{self, Patch};
 use crate::controller::{Name, ReconcileError};
-use crate::object::{MetadataFilter, ObjectKey, Resource, Uid};
+use crate::object::{MetadataFilter, Resource};
 
 // === impl Context ===
 
@@ -77,7 +77,8 @@ impl<V: Resource> Context<V> {
             return Ok(applied);
         }
         let unwanted = options.unwanted_in(&applied);
-        Ok(self.patch_exactly(&applied, unwanted).await?.unwrap_or(applied))
+        let version = json!(applied.meta().version);
+        Ok(self.patch_exactly(&applied, &version, unwanted).await?.unwrap_or(applied))
     }
 
     /// Makes this manager the only owner of the fields that it applied and no longer desires. Otherwise, the apply
@@ -115,7 +116,7 @@ impl<V: Resource> Context<V> {
             operations.extend(self.adopting(child, &fields));
         }
         let version = &fields.0["metadata"]["resourceVersion"];
-        self.patch_version::<C>(key, child.uid(), version, operations).await
+        self.patch_exactly(child, version, operations).await
     }
 
     /// Returns the operation that sets the owner of an uncontrolled object.
@@ -138,10 +139,7 @@ impl<V: Resource> Context<V> {
         child: &C,
         error: &client::Error,
     ) -> Result<Option<C>, ReconcileError> {
-        let causes = match error {
-            client::Error::Api { causes, .. } => causes.as_slice(),
-            _ => &[],
-        };
+        let causes = error.causes();
         let (client, key) = (self.client(), child.key());
         let manager = &client.options().field_manager;
         let fields = client.read(&C::kind(), key).await;
@@ -158,25 +156,13 @@ impl<V: Resource> Context<V> {
         if !operations.is_empty() {
             operations.extend(self.adopting(child, &fields));
         }
-        self.patch_exactly(child, operations).await
+        self.patch_exactly(child, &json!(child.meta().version), operations).await
     }
 
-    /// Sends an RFC 6902 patch that applies only if the object is unchanged since it was read. Sends nothing without
-    /// operations.
+    /// Sends an RFC 6902 patch that applies only to this object and version. Sends nothing without operations.
     async fn patch_exactly<C: Resource>(
         &self,
         child: &C,
-        operations: Vec<Value>,
-    ) -> Result<Option<C>, ReconcileError> {
-        let version = json!(child.meta().version);
-        self.patch_version(child.key(), child.uid(), &version, operations).await
-    }
-
-    /// Like `patch_exactly`, for a given UID and version.
-    async fn patch_version<C: Resource>(
-        &self,
-        key: &ObjectKey,
-        uid: Uid,
         version: &Value,
         mut operations: Vec<Value>,
     ) -> Result<Option<C>, ReconcileError> {
@@ -185,10 +171,10 @@ impl<V: Resource> Context<V> {
         }
         let test = |path: &str, value: Value| json!({ "op": "test", "path": path, "value": value });
         operations.insert(0, test("/metadata/resourceVersion", json!(version)));
-        operations.insert(0, test("/metadata/uid", json!(uid)));
-        let answer = self.client().json_patch(key, &json!(operations)).await;
+        operations.insert(0, test("/metadata/uid", json!(child.uid())));
+        let answer = self.client().json_patch(child.key(), &json!(operations)).await;
         let answer = answer.map_err(conflict_if_test_failed);
-        Ok(Some(answer.map_err(|error| failed::<C>("update", key, error))?))
+        Ok(Some(answer.map_err(|error| failed::<C>("update", child.key(), error))?))
     }
 }
 
@@ -197,13 +183,12 @@ pub(super) type Unwanted<'a, C> = &'a (dyn Fn(&C) -> Vec<Value> + Send + Sync);
 
 /// Returns the immutable field that the write would have changed, if it was refused for that.
 fn immutable(error: &client::Error) -> Option<String> {
-    let client::Error::Api { causes, .. } = error else { return None };
     let is_immutable = |cause: &&client::Cause| {
         // The second text is that of the address of a Service.
         cause.message.contains("field is immutable")
             || cause.message.contains("may not change once set")
     };
-    causes.iter().find(is_immutable).map(|cause| cause.field.clone())
+    error.causes().iter().find(is_immutable).map(|cause| cause.field.clone())
 }
 
 /// Returns whether the API server may have refused the write because of other managers' fields. This excludes refusals
@@ -226,8 +211,7 @@ pub(super) fn conflict_if_another(error: client::Error) -> client::Error {
 /// Returns a conflict if the `test` of a JSON patch failed. The API server returns 422 for that (k8s.io/apiserver,
 /// endpoints/handlers) and for an invalid result, but names fields only for the latter.
 fn conflict_if_test_failed(error: client::Error) -> client::Error {
-    let names_a_field = matches!(&error, client::Error::Api { causes, .. }
-        if causes.iter().any(|cause| cause.reason.starts_with("FieldValue")));
+    let names_a_field = error.causes().iter().any(|it| it.reason.starts_with("FieldValue"));
     if error.is_invalid() && !names_a_field && !error.is_denied() {
         as_conflict(error)
     } else {
@@ -235,13 +219,11 @@ fn conflict_if_test_failed(error: client::Error) -> client::Error {
     }
 }
 
-fn as_conflict(error: client::Error) -> client::Error {
-    match error {
-        client::Error::Api { reason, message, causes, retry_after, .. } => {
-            client::Error::Api { code: 409, reason, message, causes, retry_after }
-        }
-        other => other,
+fn as_conflict(mut error: client::Error) -> client::Error {
+    if let client::Error::Api { code, .. } = &mut error {
+        *code = 409;
     }
+    error
 }
 
 /// A complete object. It is read only when needed, because it is much larger than a view.
@@ -254,7 +236,7 @@ impl ManagedFields {
     /// Returns whether the last apply of `manager` set the field at this JSON pointer. If so, an apply without the
     /// field removes it.
     pub(super) fn was_applied(&self, manager: &str, pointer: &str) -> bool {
-        let by_apply = |entry: &&Value| is_of(manager, entry, "Apply");
+        let by_apply = |entry: &&Value| is_apply_of(manager, entry);
         let applied = self.entries().filter(by_apply).map(|entry| &entry["fieldsV1"]);
         applied.into_iter().any(|fields| holds(fields, &self.0, pointer))
     }
@@ -266,7 +248,7 @@ impl ManagedFields {
         if self.applied_by(manager).is_none() {
             return true;
         }
-        let is_other = |entry: &&Value| is_of_object(entry) && !is_of(manager, entry, "Apply");
+        let is_other = |entry: &&Value| is_of_object(entry) && !is_apply_of(manager, entry);
         let mut others = self.entries().filter(is_other);
         others.any(|entry| holds(&entry["fieldsV1"], &self.0, pointer))
     }
@@ -274,7 +256,7 @@ impl ManagedFields {
     /// Returns the fields that `manager` applied last.
     fn applied_by(&self, manager: &str) -> Option<&Value> {
         let mut entries = self.entries();
-        entries.find(|entry| is_of(manager, entry, "Apply")).map(|entry| &entry["fieldsV1"])
+        entries.find(|entry| is_apply_of(manager, entry)).map(|entry| &entry["fieldsV1"])
     }
 
     /// Returns the fields that the view shows and that no other manager has applied.
@@ -304,7 +286,7 @@ impl ManagedFields {
 
     /// Returns JSON patch operations that remove fields from all other entries. A patch of `manager` itself has one.
     fn take_ownership(&self, manager: &str, taken: &Value) -> Vec<Value> {
-        let is_other = |entry: &Value| !is_of(manager, entry, "Apply") && is_of_object(entry);
+        let is_other = |entry: &Value| !is_apply_of(manager, entry) && is_of_object(entry);
         let others = self.entries().enumerate().filter(|(_, entry)| is_other(entry));
         let less = others.filter_map(|(at, entry)| {
             let (mut fields, path) =
@@ -320,10 +302,10 @@ impl ManagedFields {
     }
 }
 
-/// Returns whether `manager` set these fields by this operation. Entries of subresources belong to other
+/// Returns whether `manager` applied these fields. Entries of subresources belong to other
 /// controllers.
-fn is_of(manager: &str, entry: &Value, operation: &str) -> bool {
-    entry["manager"] == manager && entry["operation"] == operation && is_of_object(entry)
+fn is_apply_of(manager: &str, entry: &Value) -> bool {
+    entry["manager"] == manager && entry["operation"] == "Apply" && is_of_object(entry)
 }
 
 fn is_of_object(entry: &Value) -> bool {

@@ -227,14 +227,11 @@ impl Manager {
     /// is requested, and not before. With leader election, every process runs it, and the client refuses writes while
     /// another process leads: `client.options().gate.may_write().is_ok()` tells whether this one does. `name` appears in
     /// messages.
-    pub fn task<T>(
+    pub fn task<T: Future<Output = ()> + Send + 'static>(
         mut self,
         name: impl Into<String>,
         task: impl FnOnce(Client, Shutdown) -> T + Send + 'static,
-    ) -> Manager
-    where
-        T: Future<Output = ()> + Send + 'static,
-    {
+    ) -> Manager {
         self.tasks.push((name.into(), Box::new(|client, stop| task(client, stop).boxed())));
         self
     }

@@ -20,7 +20,7 @@ use super::*;
 use crate::controller::{Action, ErrorClass, ReconcileError};
 use crate::object::{Kind, Meta, MetadataFilter, NoLabels, ObjectKey, Typed};
 use crate::store::{Delta, Index};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Site {
@@ -422,8 +422,7 @@ async fn a_repeated_warning_is_published_once() {
     let cx = context(&server);
     let news = |reason: Option<&'static str>| {
         cx.controller.begins(cx.key());
-        let is_news =
-            reason.is_some_and(|it| cx.controller.is_news(&cx.object, it, None, Instant::now()));
+        let is_news = reason.is_some_and(|it| cx.controller.is_news(&cx.object, it, None));
         cx.controller.succeeded(cx.key());
         is_news
     };
@@ -437,9 +436,7 @@ async fn a_warning_with_a_new_sentence_is_published() {
     let cx = context(&server);
     let news = |notes: &[&'static str]| {
         cx.controller.begins(cx.key());
-        let is_news = |it: &&'static str| {
-            cx.controller.is_news(&cx.object, "Taken", Some(it), Instant::now())
-        };
+        let is_news = |it: &&'static str| cx.controller.is_news(&cx.object, "Taken", Some(it));
         let news: Vec<_> = notes.iter().copied().filter(is_news).collect();
         cx.controller.succeeded(cx.key());
         news
@@ -463,8 +460,7 @@ async fn two_problems_of_one_reconcile_are_each_published_once() {
     let cx = context(&server);
     let pass = |reasons: &[&'static str], fails: bool| {
         cx.controller.begins(cx.key());
-        let is_news =
-            |it: &&'static str| cx.controller.is_news(&cx.object, it, None, Instant::now());
+        let is_news = |it: &&'static str| cx.controller.is_news(&cx.object, it, None);
         let news: Vec<_> = reasons.iter().copied().filter(is_news).collect();
         if fails {
             cx.controller.failed(cx.key());

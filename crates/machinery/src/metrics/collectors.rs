@@ -172,7 +172,7 @@ impl Numbers for Snapshot {
 
 impl Informers {
     pub(super) fn watch<V: Resource>(&self, informer: Informer<V>) {
-        self.add(informer.kind().resource(), move || {
+        self.add(V::kind().resource(), move || {
             let (scopes, now) = (informer.health(), Instant::now());
             let scopes = scopes.iter().map(|(_, health)| InformerNumbers {
                 version: health.version.number().unwrap_or_default(),

@@ -18,7 +18,6 @@
 mod collectors;
 mod registry;
 mod checks;
-mod text;
 #[cfg(feature = "metrics")]
 mod review;
 #[cfg(feature = "metrics")]

@@ -94,12 +94,6 @@ struct Open {
     answering: Arc<AtomicBool>,
 }
 
-impl Open {
-    fn is_idle(&self) -> bool {
-        !self.answering.load(Ordering::Relaxed)
-    }
-}
-
 opaque!(Routes);
 opaque!(Server);
 
@@ -161,7 +155,8 @@ impl Server {
                     open.retain(|connection| !connection.task.is_finished());
                     if open.len() >= service.limits.connections {
                         // Otherwise idle connections would keep the kubelet's probes waiting.
-                        let idle = open.iter().position(Open::is_idle);
+                        let is_idle = |one: &Open| !one.answering.load(Ordering::Relaxed);
+                        let idle = open.iter().position(is_idle);
                         let Some(oldest) = idle.and_then(|at| open.remove(at)) else { continue };
                         oldest.task.abort();
                     }

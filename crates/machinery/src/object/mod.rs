@@ -17,11 +17,9 @@
 
 mod interner;
 mod interned_str;
-mod uid;
-mod version;
+mod ids;
 mod key;
 mod labels;
-mod list_keys;
 mod meta;
 mod quantity;
 mod resource;
@@ -29,17 +27,15 @@ mod typed;
 #[cfg(test)]
 pub(crate) mod fixtures;
 
+pub use ids::{ParseUidError, ResourceVersion, Uid};
 pub use interned_str::InternedStr;
 pub use key::ObjectKey;
 pub use labels::Labels;
-pub use list_keys::list_keys;
 pub use meta::{AllLabels, Meta, MetadataFilter, NoLabels, Owner};
 pub use quantity::Quantity;
 pub(crate) use resource::leak;
-pub use resource::{IsMeta, Kind, Object, Resource};
+pub use resource::{IsMeta, Kind, Object, Resource, list_keys};
 pub use typed::Typed;
-pub use uid::{ParseUidError, Uid};
-pub use version::ResourceVersion;
 
 /// The hasher of maps whose order decides which request is sent first. In tests, the order is always the same, so that
 /// a seed repeats a run.

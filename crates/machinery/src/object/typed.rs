@@ -90,10 +90,7 @@ impl Kind {
     ///
     /// # Panics
     /// If `T` is a subresource, such as k8s-openapi's `Scale`.
-    pub fn of<T>() -> Kind
-    where
-        T: kube::Resource<DynamicType = (), Scope: 'static>,
-    {
+    pub fn of<T: kube::Resource<DynamicType = (), Scope: 'static>>() -> Kind {
         let scope = TypeId::of::<T::Scope>();
         let namespaced = scope == TypeId::of::<NamespaceResourceScope>();
         let kind = name(T::kind(&()));

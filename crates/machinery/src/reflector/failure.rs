@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::position::ResourceVersionRegressed;
+use super::ResourceVersionRegressed;
 use crate::client;
 
 /// The first wait, as in client-go's reflector.

@@ -167,21 +167,13 @@ impl HealthReporter {
         let before = self.state();
         let begins = state != before;
         match state {
-            State::Forbidden if begins => {
+            State::Forbidden | State::NotServed if begins => {
                 self.reported = true;
-                tracing::warn!(
-                    why,
-                    "cannot list or watch {what}: forbidden; {}",
-                    self.hints.permissions
-                );
-            }
-            State::NotServed if begins => {
-                self.reported = true;
-                tracing::warn!(
-                    why,
-                    "cannot list or watch {what}: not served; {}",
-                    self.hints.kinds
-                );
+                let (problem, remedy) = match state {
+                    State::Forbidden => ("forbidden", self.hints.permissions),
+                    _ => ("not served", self.hints.kinds),
+                };
+                tracing::warn!(why, "cannot list or watch {what}: {problem}; {remedy}");
             }
             // The problem is solved at once: its cause was a clear error, not watches that end early.
             State::Live if matches!(before, State::Forbidden | State::NotServed) => {

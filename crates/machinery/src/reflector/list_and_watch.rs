@@ -10,12 +10,12 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::failure::{Backoff, Failure, FailureClass};
 use super::health::{HealthHandle, HealthReporter, State};
-use super::limits::{
-    GRACE, IDLE, NOT_SERVED, PAGE, RETURNED, REWOUND, SHORT, STREAM_PER_OBJECT, STREAM_PROGRESS,
-    STREAM_RETRY, STREAM_TIMEOUT, STREAM_TOTAL, STREAMS_CUT, STUCK, TIMEOUT,
-};
-use super::position::{Position, ResourceVersionRegressed};
 use super::sink::StoreSink;
+use super::{
+    GRACE, IDLE, NOT_SERVED, PAGE, Position, RETURNED, REWOUND, ResourceVersionRegressed, SHORT,
+    STREAM_PER_OBJECT, STREAM_PROGRESS, STREAM_RETRY, STREAM_TIMEOUT, STREAM_TOTAL, STREAMS_CUT,
+    STUCK, TIMEOUT,
+};
 use crate::client::{Client, InvalidObject, Page, Scope, Watch, WatchEvent, WatchFrom};
 use crate::instruments::{
     LIST_FAILURES, LIST_ITEMS, LIST_SECONDS, LISTS, SHORT_WATCHES, UNDECODABLE, WATCH_ITEMS,
@@ -235,16 +235,12 @@ impl<V: Resource> Reflector<V> {
                 Ok(Some(Ok(event))) if now < end_by => event,
                 Ok(Some(Err(error))) => return Err(Failure::of_stream(&error)),
                 Ok(None) => {
-                    return Err(Failure::new(
-                        FailureClass::Internal,
-                        "the streaming list ended early",
-                    ));
+                    let why = "the streaming list ended early";
+                    return Err(Failure::new(FailureClass::Internal, why));
                 }
                 _ => {
-                    return Err(Failure::new(
-                        FailureClass::Refused,
-                        "the streaming list takes too long",
-                    ));
+                    let why = "the streaming list takes too long";
+                    return Err(Failure::new(FailureClass::Refused, why));
                 }
             };
             match event {

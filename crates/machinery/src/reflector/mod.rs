@@ -38,8 +38,6 @@
 //! - No two objects of a kind are written at the same version: of several additions or changes with one version, only
 //!   the first counts. Deletions always count, because etcd removes the objects of an expired lease in one transaction.
 
-mod limits;
-mod position;
 mod failure;
 mod health;
 mod sink;
@@ -47,4 +45,104 @@ mod list_and_watch;
 
 pub use health::{Health, HealthHandle, State};
 pub use list_and_watch::{Reflector, Relist};
-pub use position::ResourceVersionRegressed;
+
+use std::fmt;
+use std::ops::Range;
+use std::time::Duration;
+
+use crate::object::ResourceVersion;
+
+/// Items per page, as in client-go and kubectl.
+const PAGE: u32 = 500;
+/// Longest silence of a streaming list before it is abandoned.
+const STREAM_PROGRESS: Duration = Duration::from_secs(15);
+/// Longest duration of a streaming list, plus [`STREAM_PER_OBJECT`] for each object. On a busy kind, events can keep
+/// the list alive although its final bookmark never arrives.
+const STREAM_TOTAL: Duration = Duration::from_secs(60);
+const STREAM_PER_OBJECT: Duration = Duration::from_millis(1);
+/// Time before a server without streaming lists is tried again: it could have been upgraded.
+const STREAM_RETRY: Duration = Duration::from_secs(3600);
+/// Longest silence of a watch before the server's version is requested and the watch reopened. Bookmarks arrive about
+/// once a minute if there are changes.
+const IDLE: Duration = Duration::from_secs(150);
+/// Shortest life of a new watch, even after a long outage: it delivers missed events within a moment.
+const GRACE: Duration = Duration::from_secs(30);
+/// Range of `timeoutSeconds`: below 240 s, where common load balancers cut idle connections, and spread out so that
+/// replicas do not move in lockstep.
+const TIMEOUT: Range<u64> = 120..230;
+/// Range of `timeoutSeconds` of a streaming list, whose objects alone can take minutes (client-go: 300 to 600,
+/// tools/cache/reflector.go).
+const STREAM_TIMEOUT: Range<u64> = 300..600;
+/// Number of failed streaming lists before pages are tried: broken off before complete, timed out, or failed with an
+/// error. A proxy can cut long responses while other requests work.
+const STREAMS_CUT: u32 = 3;
+/// Range of the random delay of each reflector after a server has come back.
+const RETURNED: Duration = Duration::from_secs(1);
+/// Shortest delay before a kind that is not served is tried again; the longest is twice this. Its
+/// CustomResourceDefinition can be applied at any moment, and the request is cheap.
+const NOT_SERVED: Duration = Duration::from_millis(800);
+/// Duration below which a watch that ends without progress counts as a failure.
+const SHORT: Duration = Duration::from_secs(1);
+/// Number of consecutive lists of the newest version that must be older than the stored one before the history counts
+/// as regressed. One would be enough: such a list is as fresh as etcd (KEP-2340).
+const REWOUND: u32 = 3;
+/// Number of consecutive requests at one version that failed internally, ended at once, timed out or were too new for
+/// the server, before the kind is listed again, and the bound of lists is dropped.
+const STUCK: u32 = 5;
+
+/// A resourceVersion of a list or bookmark. It is sent back unchanged, and ordered if it is a number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Position {
+    /// A number, as every API server that follows KEP-5504 sends.
+    Number(ResourceVersion),
+    /// Anything else. Its age cannot be compared.
+    Opaque(String),
+}
+
+/// The regression of an API server's data to an earlier state, as when etcd is restored from a backup. Changes since
+/// that backup are undone, and their versions are reused. The stored objects cannot be trusted, so the process should
+/// restart.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the API server's data went back from version {held} to {at}, as when a backup is restored: \
+     the cached objects are no longer valid, and the process must restart"
+)]
+pub struct ResourceVersionRegressed {
+    /// The newest version seen before.
+    pub held: String,
+    /// The newest version now.
+    pub at: String,
+}
+
+impl Position {
+    /// Parses a position; `None` for the empty string and `0`, which in a request means "any".
+    fn parse(text: String) -> Option<Position> {
+        match ResourceVersion::parse(&text) {
+            number if number.is_known() => Some(Position::Number(number)),
+            _ if text.is_empty() || text == "0" => None,
+            _ => Some(Position::Opaque(text)),
+        }
+    }
+
+    /// Returns the number, or [`ResourceVersion::UNKNOWN`].
+    fn number(&self) -> ResourceVersion {
+        match self {
+            Position::Number(number) => *number,
+            Position::Opaque(_) => ResourceVersion::UNKNOWN,
+        }
+    }
+
+    /// Returns whether `self` is certainly older than `other`.
+    fn is_older_than(&self, other: &Position) -> bool {
+        self.number().is_older_than(other.number())
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Position::Number(number) => fmt::Display::fmt(number, f),
+            Position::Opaque(text) => f.write_str(text),
+        }
+    }
+}

@@ -33,13 +33,8 @@ struct Quarantine {
 
 impl<V: Resource> StoreSink<V> {
     pub(super) fn new(writer: Writer<V>, health: HealthHandle) -> StoreSink<V> {
-        StoreSink {
-            writer,
-            quarantine: Quarantine::default(),
-            health,
-            items: 0,
-            began: Instant::now(),
-        }
+        let (quarantine, began) = (Quarantine::default(), Instant::now());
+        StoreSink { writer, quarantine, health, items: 0, began }
     }
 
     /// Begins a list and discards the staged objects of an unfinished one.
@@ -71,12 +66,8 @@ impl<V: Resource> StoreSink<V> {
                 self.quarantine.remove(object.key(), true);
                 self.listed(Ok(object));
             }
-            WatchEvent::Deleted(object) => {
-                self.unstage(object.key());
-            }
-            WatchEvent::InvalidObject(bad) if bad.deleted => {
-                self.unstage(&bad.key);
-            }
+            WatchEvent::Deleted(object) => self.unstage(object.key()),
+            WatchEvent::InvalidObject(bad) if bad.deleted => self.unstage(&bad.key),
             WatchEvent::InvalidObject(bad) => self.listed(Err(bad)),
             WatchEvent::Bookmark { .. } => {}
         }
@@ -121,8 +112,7 @@ impl<V: Resource> StoreSink<V> {
 
     /// Shows the complete list to readers, and reports what it changed.
     pub(super) fn commit(&mut self, at: ResourceVersion) {
-        let taken = self.writer.commit(at);
-        if !taken {
+        if !self.writer.commit(at) {
             // The reflector refuses such a list earlier.
             tracing::error!("the list of {} at {at} was not accepted", V::kind().resource());
             return;

@@ -16,9 +16,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-use super::backoff::{Limits, Retry};
-use super::key::{Key, Priority};
 use super::queue::{Nanos, Next, Queue, Snapshot};
+use super::request::{Key, Limits, Priority, Retry};
 use crate::instruments::{QUEUE_SECONDS, WORK_SECONDS};
 
 /// Number of pauses of a thread that finds the lock taken; 0.1 to 0.2 ms in total.

@@ -24,15 +24,13 @@
 //!
 //! `queue` has neither locks nor clocks. `handle` adds the lock and wakes workers.
 
-mod key;
-mod backoff;
+mod request;
 mod queue;
 mod handle;
 
-pub use backoff::{Backoff, Limits, Retry};
 pub use handle::{WorkItem, WorkQueue};
-pub use key::{Key, Priority};
 pub use queue::Snapshot;
+pub use request::{Backoff, Key, Limits, Priority, Retry};
 
 #[cfg(test)]
 mod tests;

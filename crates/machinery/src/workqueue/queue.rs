@@ -26,8 +26,7 @@ use governor::{Quota, RateLimiter};
 use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 use slab::Slab;
 
-use super::backoff::{Limits, Retry};
-use super::key::{Key, Priority};
+use super::request::{Key, Limits, Priority, Retry};
 
 /// Nanoseconds since the queue was created: enough for 584 years.
 pub(super) type Nanos = u64;

@@ -23,7 +23,7 @@ async fn tasks_are_stopped_after_the_last_reconcile_has_ended() {
     let (shutdown, told) = (Shutdown::manual(), Arc::default());
     let slow = Slow(shutdown.clone(), Arc::clone(&told));
     let controller = Controller::new("slow", slow, Options::default());
-    controller.handle().queue().add(ObjectKey::new("ns", "a"));
+    controller.handle().queue.add(ObjectKey::new("ns", "a"));
     let beside = Arc::clone(&told);
     let program = Program::new().controller(controller).task("a sink", |stop| async move {
         stop.requested().await;
@@ -59,7 +59,7 @@ async fn a_controller_starts_when_its_own_condition_is_met() {
     let (shutdown, told) = (Shutdown::manual(), Arc::default());
     let slow = Slow(shutdown.clone(), Arc::clone(&told));
     let controller = Controller::new("slow", slow, Options::default());
-    controller.handle().queue().add(ObjectKey::new("ns", "a"));
+    controller.handle().queue.add(ObjectKey::new("ns", "a"));
     let (met, condition) = tokio::sync::oneshot::channel::<()>();
     let begun = Arc::clone(&told);
     let program = Program::new().controller_run("slow", |stop| async move {

@@ -91,7 +91,7 @@ async fn passes(first: &[Comes]) -> Vec<String> {
     let retries = Retries { transient: late, ..Retries::default() };
     let controller = Controller::new("test", reconciler, Options { retries, ..Options::default() });
     sender.send(controller.handle()).unwrap();
-    controller.handle().queue().add(thing(1).meta.key);
+    controller.handle().queue.add(thing(1).meta.key);
     // Time is paused, so it advances only when there is nothing else left to do.
     controller.run(sleep(600 * SECOND)).await;
     std::mem::take(&mut *passes.lock())

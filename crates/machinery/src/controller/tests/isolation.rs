@@ -69,7 +69,7 @@ async fn keys_that_hang_panic_or_fail_do_not_slow_down_other_keys() {
 async fn a_blocking_reconcile_does_not_keep_keys_from_idle_workers() {
     let running = start(3, &[("a", Does::Block), ("b", Does::Block)]);
     for name in ["a", "b"] {
-        running.handle.queue().requeue_after(ObjectKey::new("ns", name), 20 * MS);
+        running.handle.queue.requeue_after(ObjectKey::new("ns", name), 20 * MS);
     }
     // This thread does not belong to the runtime: it watches for blocked threads, and can block itself.
     #[allow(clippy::disallowed_methods)]
@@ -101,7 +101,7 @@ async fn a_panicking_delay_function_delays_no_key() {
     let told = Arc::new(ScriptState::default());
     let options = Options { workers: 1, ..Options::default() };
     let controller = Controller::new("test", Bad(told.clone()), options);
-    controller.handle().queue().add(ObjectKey::new("ns", "a"));
+    controller.handle().queue.add(ObjectKey::new("ns", "a"));
     tokio::spawn(controller.run(std::future::pending()));
     sleep(SECOND).await;
     assert_eq!(told.ended.lock().as_slice(), ["a"]);

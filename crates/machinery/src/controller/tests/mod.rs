@@ -155,7 +155,7 @@ struct Running {
 
 impl Running {
     fn add(&self, name: &str) {
-        self.handle.queue().add(ObjectKey::new("ns", name));
+        self.handle.queue.add(ObjectKey::new("ns", name));
     }
 
     async fn stop(self) -> Summary {

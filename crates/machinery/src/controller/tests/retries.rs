@@ -28,7 +28,7 @@ async fn success_ends_a_failure_streak_and_cancels_the_pending_retry() {
     running.add("a");
     sleep(10 * SECOND).await;
     assert_eq!(running.told.passes("a"), before + 1, "the retry was not cancelled");
-    assert_eq!(running.handle.queue().snapshot().known, 0);
+    assert_eq!(running.handle.queue.snapshot().known, 0);
 }
 
 #[tokio::test(start_paused = true)]

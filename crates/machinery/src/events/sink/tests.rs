@@ -165,13 +165,13 @@ fn the_body_is_what_events_k8s_io_v1_accepts() {
         api_version: "v1".into(),
         kind: "Node".into(),
         key: ObjectKey::new("", "node-0"),
-        uid: crate::object::Uid::NONE,
+        uid: Uid::NONE,
     };
     publish(&recorder, "web");
     recorder.publish(&cluster_scoped, Type::Warning, "Gone", "Delete", "It\nis gone");
     let take = || sink.shared.correlator.lock().as_mut().unwrap().take().unwrap();
     let (job, node) = (take(), take());
-    let body = serde_json::to_value(wire::body(&job, &sink.shared.program, "pod-1")).unwrap();
+    let body = serde_json::to_value(event_body(&job, &sink.shared.program, "pod-1")).unwrap();
     let time = body["eventTime"].as_str().unwrap();
     assert!(time.len() == 27 && time.ends_with('Z'), "{time}");
     let expected = json!({
@@ -185,7 +185,7 @@ fn the_body_is_what_events_k8s_io_v1_accepts() {
             "name": "web", "uid": "01234567-89ab-cdef-0123-456789abcdef"},
     });
     assert_eq!(body, expected);
-    let body = serde_json::to_value(wire::body(&node, &sink.shared.program, "pod-1")).unwrap();
+    let body = serde_json::to_value(event_body(&node, &sink.shared.program, "pod-1")).unwrap();
     assert_eq!(body["metadata"]["namespace"], "default");
     assert_eq!(body["regarding"], json!({"apiVersion": "v1", "kind": "Node", "name": "node-0"}));
     assert_eq!(body["note"], "It is gone");

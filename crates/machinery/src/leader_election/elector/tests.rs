@@ -7,7 +7,6 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::client::WriteGate;
-use crate::leader_election::record::Record;
 use crate::object::{ResourceVersion, Uid};
 
 /// One Lease.
@@ -287,4 +286,11 @@ async fn the_lease_is_released_only_after_the_last_possible_write() {
         let lease = server.lease.lock().clone().unwrap().0;
         assert_eq!(lease.holder(), None);
     }
+}
+
+#[test]
+fn an_error_page_of_a_proxy_does_not_mean_an_absent_lease() {
+    assert_eq!(answer(&Error::api(404, "NotFound", "leases \"a\" not found")), Answer::Absent);
+    let failed = Answer::Failed { retry_after: Duration::ZERO };
+    assert_eq!(answer(&Error::api(404, "", "default backend - 404")), failed);
 }
