@@ -1,7 +1,5 @@
 //! Runs the operator on an in-memory API server, with simplified Deployment and DaemonSet controllers and simulated
 //! pods: `cargo run --example demo`. Each line shows the real time that the step took.
-//!
-//! `hack/demo.sh` runs the same demo on a real control plane.
 
 use std::error::Error;
 use std::fmt::Display;

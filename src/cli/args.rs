@@ -385,14 +385,14 @@ fn version() -> &'static str {
 /// environment variable counts as not set (manifests often define variables with an empty value), and the help of the
 /// program lists its commands, not the flags of `run`.
 pub(crate) fn as_kubernetes_programs(command: clap::Command) -> clap::Command {
-    let is_set = |name: &OsStr| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    let in_pod = is_set(POD_NAMESPACE.as_ref());
+    let in_pod = std::env::var_os(POD_NAMESPACE).is_some_and(|name| !name.is_empty());
+    let is_empty = |name: &OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());
     let habits = |is_of_run: bool| {
         move |argument: clap::Arg| {
             // The flags of the connection belong to every command.
             let counts = in_pod || is_of_run || argument.is_global_set();
             match argument.get_env() {
-                Some(name) if !counts || !is_set(name) => argument.env(Resettable::Reset),
+                Some(name) if !counts || is_empty(name) => argument.env(Resettable::Reset),
                 _ => argument,
             }
         }

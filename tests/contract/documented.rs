@@ -156,8 +156,7 @@ const NOT_RUN: &[&str] = &[
     "hack/bundle.sh target/bundle",
     "cargo test",
     "cargo run --example demo",
-    "hack/demo.sh --once",
-    "hack/demo.sh --kubeconfig FILE",
+    "hack/controlplane.sh stop --dir /tmp/try",
 ];
 
 // === The pages ===
