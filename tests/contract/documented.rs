@@ -81,6 +81,7 @@ const STORY: &[Step] = &[
     Of(INSTALL, "workload-operator check --wait 2m"),
     Of(OPERATING, "workload-operator check"),
     Of(OPERATING, EXEC),
+    Of(OPERATING, "workload-operator status -A"),
     Of(OPERATING, "workload-operator status KIND NAME -n NAMESPACE"),
     Of(OPERATING, "kubectl -n workload-operator-system describe lease workload-operator"),
     Of(CONNECTIONS, "kubectl create clusterrolebinding prometheus-reads-workload-operator \\"),

@@ -21,12 +21,15 @@ mod http;
 mod common_to_all_kinds;
 mod memcached;
 mod real_memcached;
+#[path = "../operator/generated/values.rs"]
+#[allow(dead_code)]
+mod values;
 mod generic_daemon;
 mod degraded;
 mod nodes;
 mod roles;
 mod app;
-mod generated;
+mod names;
 mod selectors;
 mod inherited_labels;
 mod autoscaler;

@@ -14,8 +14,8 @@ use tokio::time::{Instant, sleep};
 use workload_operator::memcached::{Images, Memcached, desired};
 use workload_operator::object::Quantity;
 
-use crate::generated::values::MEMCACHED_OPTIONS;
 use crate::unchecked::not_checked;
+use crate::values::MEMCACHED_OPTIONS;
 
 /// Maximum time for the start of a command.
 const MAX_WAIT: Duration = Duration::from_secs(20);

@@ -10,7 +10,6 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 pub use self::kind::*;
-pub use self::waiting::Seen;
 
 use crate::control_plane::ControlPlane;
 use crate::operator_process::OperatorProcess;

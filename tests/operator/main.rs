@@ -16,6 +16,7 @@ mod world;
 mod samples;
 
 mod edits;
+mod generated;
 mod idle;
 mod children;
 mod degraded;

@@ -1,6 +1,7 @@
 //! The operator on an API server in memory.
 
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use clap::Parser;
 use controller_machinery::testing::{Cluster, Id, PodState, Server, condition};
@@ -129,6 +130,17 @@ impl World {
         self::condition(&object, condition).unwrap()["message"].as_str().unwrap().to_owned()
     }
 
+    /// Waits until nothing has changed for longer than every backoff and recheck.
+    pub async fn quiet(&self) {
+        loop {
+            let before = self.server.version();
+            tokio::time::sleep(Duration::from_secs(90)).await;
+            if self.server.version() == before {
+                return;
+            }
+        }
+    }
+
     /// Waits for an Event about an object with this reason. Returns it.
     pub async fn until_event(&self, kind: Kind, name: &str, reason: &str) -> Arc<Value> {
         loop {
@@ -145,6 +157,10 @@ pub fn id(kind: Kind, name: &str) -> Id {
     let root = if kind.group().is_empty() { "/api" } else { "/apis" };
     let namespace = if kind == NODE { "" } else { NAMESPACE };
     Id::new(format!("{root}/{}/{}", kind.api_version(), kind.plural()), namespace, name)
+}
+
+pub fn conditions(object: &Value) -> impl Iterator<Item = &Value> {
+    object["status"]["conditions"].as_array().into_iter().flatten()
 }
 
 /// Returns whether a condition has this status, for the object's newest generation.

@@ -6,12 +6,6 @@ use serde_json::{Value, json};
 
 use super::{EVENT, Kind, MEMCACHED, POD, World, conditions, is_ready};
 
-/// An event of a watch of all objects of a kind.
-pub enum Seen {
-    Opened,
-    Is(Value),
-}
-
 enum Change {
     Is(Value),
     Gone,
@@ -115,27 +109,11 @@ impl World {
         kind: Kind,
         mut look: impl FnMut(Value) + Send + 'static,
     ) -> impl Future<Output = ()> + Send + 'static {
-        self.each_change(kind, move |seen| {
-            if let Seen::Is(object) = seen {
-                look(object);
-            }
-        })
-    }
-
-    /// Like [`World::for_each_change`], but also reports when the watch is opened. From then on, no change is
-    /// missed until it is opened again.
-    pub fn each_change(
-        &self,
-        kind: Kind,
-        mut look: impl FnMut(Seen) + Send + 'static,
-    ) -> impl Future<Output = ()> + Send + 'static {
         let mut changes = Watcher::open(&self.client, kind, &self.namespace, None);
         async move {
             loop {
-                match changes.next().await {
-                    Change::Is(object) => look(Seen::Is(object)),
-                    Change::Reopened => look(Seen::Opened),
-                    Change::Gone => {}
+                if let Change::Is(object) = changes.next().await {
+                    look(object);
                 }
             }
         }

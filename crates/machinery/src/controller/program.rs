@@ -54,9 +54,11 @@ pub struct Program {
     controllers: Vec<Task>,
     /// Names of the controllers.
     names: Vec<&'static str>,
-    /// One per informer.
+    /// One per informer: synced in all namespaces that it can list.
     synced: Vec<BoxFuture<'static, ()>>,
-    /// Cancelled when all informers have synced.
+    /// One per informer: synced in all namespaces.
+    synced_everywhere: Vec<BoxFuture<'static, ()>>,
+    /// Cancelled when all informers have synced everywhere.
     ready: CancellationToken,
 }
 
@@ -117,7 +119,8 @@ impl Program {
 
     /// Adds an informer.
     pub(crate) fn run_informer<V: Resource>(&mut self, informer: &Informer<V>) {
-        self.synced.push(informer.synced_everywhere().boxed());
+        self.synced.push(informer.synced().boxed());
+        self.synced_everywhere.push(informer.synced_everywhere().boxed());
         let name = format!("the informer of {}", V::kind().resource());
         let informer = informer.clone();
         let task = |stop| async move { informer.run(stop).await.map_err(|e| e.to_string()) };
@@ -190,10 +193,11 @@ impl Program {
         others.push(Stage::start(self.outer_tasks, Shutdown::manual()));
 
         let announce = async {
-            // Each in all namespaces that it can list, at least one.
             join_all(self.synced).await;
-            self.ready.cancel();
             tracing::info!("Ready to work: all informers are synced");
+            // A controller without a manager does not know which namespaces were listed.
+            join_all(self.synced_everywhere).await;
+            self.ready.cancel();
             std::future::pending::<Infallible>().await
         };
         let outcome = tokio::select! {

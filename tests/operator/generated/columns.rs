@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::super::schema;
+use super::schema;
 use crate::world::Kind;
 
 /// The printer columns of a kind.
@@ -28,7 +28,6 @@ impl Columns {
             is_odd.then(|| format!("O1: the column {} is {cell:?}", column["name"]))
         });
         let mut broken: Vec<String> = odd.collect();
-        // A Foo has no columns of its own: then the API server prints the age.
         if self.0.last().is_some_and(|last| last["type"] != "date") {
             broken.push("O1: the age is not the last column".to_owned());
         }

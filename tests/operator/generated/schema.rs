@@ -4,7 +4,7 @@ use fastrand::Rng;
 use serde_json::{Map, Value, json};
 
 use super::values;
-use crate::world::{FOO, Kind};
+use crate::world::Kind;
 
 /// The maximum length of a generated list: enough for all pairs to meet.
 const LIST: usize = 4;
@@ -20,10 +20,7 @@ pub fn of_spec(kind: Kind) -> Value {
 
 /// The served version of a kind, from its CRD.
 pub fn version(kind: Kind) -> Value {
-    let file = match kind {
-        FOO => "artifacts/examples/foo-crd.yaml".to_owned(),
-        _ => format!("artifacts/crds/{}_{}.yaml", kind.group(), kind.plural()),
-    };
+    let file = format!("artifacts/crds/{}_{}.yaml", kind.group(), kind.plural());
     let text = std::fs::read_to_string(&file).expect("a CRD file");
     let mut crd: Value = serde_yaml_ng::from_str(&text).expect("YAML");
     crd["spec"]["versions"][0].take()
@@ -53,7 +50,7 @@ fn object(schema: &Value, path: &str, rng: &mut Rng) -> Value {
             made.insert(name.clone(), valid(property, &format!("{path}.{name}"), rng));
         }
     }
-    values::mend(schema, path, &mut made);
+    values::mend(path, &mut made);
     Value::Object(made)
 }
 
@@ -105,7 +102,7 @@ pub fn edited(schema: &Value, spec: &Value, rng: &mut Rng) -> Value {
             map.insert(name.clone(), valid(property, &format!("spec.{name}"), rng));
         }
     }
-    values::mend(schema, "spec", map);
+    values::mend("spec", map);
     spec
 }
 

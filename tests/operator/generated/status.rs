@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use crate::world::{APP, FOO, GENERIC_DAEMON, Kind, conditions};
+use crate::world::{APP, GENERIC_DAEMON, Kind, conditions};
 
 /// The types that the operator sets; each is part of the interface.
 const TYPES: [&str; 7] =
@@ -24,10 +24,6 @@ type Law = (bool, &'static str);
 
 /// Returns the laws that this custom resource violates.
 pub fn breaches(kind: Kind, object: &Value) -> Vec<String> {
-    // Foo's status is a number, as in sample-controller.
-    if kind == FOO {
-        return Vec::new();
-    }
     let (ready, reconciling) = (status(object, "Ready"), status(object, "Reconciling"));
     let (stalled, degraded) = (status(object, "Stalled"), status(object, "Degraded"));
     let generation = object["metadata"]["generation"].as_i64().unwrap_or_default();
@@ -73,24 +69,8 @@ fn of_condition(condition: &Value, root: Option<i64>) -> [Law; 6] {
     ]
 }
 
-/// The laws broken by a custom resource that only the API server has seen yet.
-pub fn breaches_of_birth(kind: Kind, object: &Value) -> Vec<String> {
-    if kind == FOO {
-        return broken(vec![(object["status"].is_null(), "a Foo is born without a status")]);
-    }
-    broken(vec![
-        (object["status"]["observedGeneration"] == -1, "K2: born with a generation"),
-        (status(object, "Ready") == "Unknown", "K2: born otherwise than Unknown"),
-        (status(object, "Reconciling") == "True", "K2: born without Reconciling"),
-    ])
-}
-
 /// The laws broken by a write to the status that turned `before` into `after`.
 pub fn breaches_of_write(kind: Kind, before: &Value, after: &Value) -> Vec<String> {
-    if kind == FOO {
-        let count = after["status"]["availableReplicas"].is_i64();
-        return broken(vec![(count, "a Foo's status says how many are available")]);
-    }
     let generation = &after["metadata"]["generation"];
     let condition = |object: &Value, of: &str| {
         conditions(object).find(|c| c["type"] == of).cloned().unwrap_or_default()

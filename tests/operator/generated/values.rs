@@ -5,24 +5,13 @@ use std::collections::BTreeSet;
 use fastrand::Rng;
 use serde_json::{Map, Value, json};
 
-/// A placeholder in steps for a value that must be unique to a sequence; see [`placed`].
-pub const OWN: &str = "OWN";
-
-/// A resource that any node could have. The quota of a run forbids it.
-pub const LICENCES: &str = "example.com/licences";
-
-/// Images, each with the version that labels must show.
-pub const IMAGES: &[(&str, &str)] = &[
-    ("nginx", "latest"),
-    ("nginx:1.27", "1.27"),
-    ("nginx:1.27.1-alpine", "1.27.1-alpine"),
-    ("registry.example.com:5000/team/shop:v2", "v2"),
-    ("registry.example.com:5000/team/shop", "latest"),
-    (
-        "shop@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
-        "sha256-0123456789abcdef0123456789abcdef0123456789abcdef01234567",
-    ),
-    ("shop:v3@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", "v3"),
+const IMAGES: &[&str] = &[
+    "nginx",
+    "nginx:1.27",
+    "nginx:1.27.1-alpine",
+    "registry.example.com:5000/team/shop:v2",
+    "shop@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+    "shop:v3@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
 ];
 
 /// Node selectors in every form that a GenericDaemon accepts, including some that match no node.
@@ -85,7 +74,7 @@ pub const MEMCACHED_OPTIONS: &[&str] = &[
 pub fn by_path(path: &str, is_a_word: bool, rng: &mut Rng) -> Option<Value> {
     let one_of = |texts: &[&str], rng: &mut Rng| Some(json!(rng.choice(texts).expect("some")));
     match path {
-        "spec.image" => Some(json!(rng.choice(IMAGES).expect("some").0)),
+        "spec.image" => one_of(IMAGES, rng),
         "spec.label" => one_of(LABELS, rng),
         "spec.resources" => Some(resources(rng)),
         "spec.podTemplate" => Some(json!({"spec": pod(rng), "metadata": metadata(rng)})),
@@ -121,9 +110,7 @@ pub fn by_path(path: &str, is_a_word: bool, rng: &mut Rng) -> Option<Value> {
             0 => json!(*rng.choice(&["web", "tls", "admin", "1a"]).expect("some")),
             _ => json!(*rng.choice(&[1, 80, 443, 8080, 8443, 65535]).expect("some")),
         }),
-        // Assigned for the whole cluster: see `placed`.
-        "spec.ports[].nodePort" => Some(json!(*rng.choice(&[OWN, "", "", ""]).expect("some"))),
-        "spec.deploymentName" => one_of(&[OWN, "OWN--1", "OWN--2"], rng),
+        "spec.ports[].nodePort" => Some(json!(rng.choice([30000, 0, 0, 0]).expect("some"))),
         "spec.ports[].appProtocol" => {
             one_of(&["http", "kubernetes.io/h2c", "example.com/x_y"], rng)
         }
@@ -220,16 +207,10 @@ fn source(rng: &mut Rng) -> Value {
 }
 
 /// Removes from an object what must not occur together.
-pub fn mend(schema: &Value, path: &str, object: &mut Map<String, Value>) {
+pub fn mend(path: &str, object: &mut Map<String, Value>) {
     // Most Services have no node port.
-    if path == "spec.ports[]" && object.get("nodePort").is_some_and(|port| port != OWN) {
+    if path == "spec.ports[]" && object.get("nodePort").is_some_and(|port| *port == 0) {
         object.remove("nodePort");
-    }
-    // Without replicas, a Foo's Deployment keeps its own, as with sample-controller. Without a name, there is
-    // no Deployment.
-    if !schema["properties"]["deploymentName"].is_null() {
-        object.entry("deploymentName").or_insert(json!(OWN));
-        object.entry("replicas").or_insert(json!(1));
     }
 }
 
@@ -272,21 +253,4 @@ pub fn mend_list(schema: &Value, path: &str, items: &mut Vec<Value>) {
             port.remove("nodePort");
         }
     }
-}
-
-/// Returns `spec` with values that are unique to a sequence: a node port, and the name of a Foo's Deployment.
-/// Steps contain [`OWN`] for both, so that they have the same meaning when they are repeated.
-pub fn placed(spec: &Value, slot: u64, name: &str) -> Value {
-    let mut spec = spec.clone();
-    for port in spec.get_mut("ports").and_then(Value::as_array_mut).into_iter().flatten() {
-        if port["nodePort"] == OWN {
-            // Kubernetes itself assigns the first 86 ports of 30000 to 32767 only after all others
-            // (k8s.io/kubernetes/pkg/registry/core/service/portallocator, calculateRangeOffset).
-            port["nodePort"] = json!(30000 + slot);
-        }
-    }
-    if let Some(Value::String(deployment)) = spec.get_mut("deploymentName") {
-        *deployment = deployment.replace(OWN, name);
-    }
-    spec
 }

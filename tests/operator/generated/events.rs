@@ -3,25 +3,16 @@
 use serde_json::Value;
 use workload_operator::workload::{Action, Reason};
 
-/// The reasons that examples/foo.rs uses.
-const OF_FOO: [&str; 3] = ["ErrUnnamed", "ErrResourceExists", "ErrRefused"];
-
 /// The laws that this Event breaks; empty if it is Kubernetes' own.
 pub fn breaches(event: &Value) -> Vec<String> {
     let text = |field: &str| event[field].as_str().unwrap_or_default();
     let (reason, action) = (text("reason"), text("action"));
     let regarding = event["regarding"]["kind"].as_str().unwrap_or_default();
-    let of_foo = regarding == "Foo";
-    if !of_foo && !["Memcached", "GenericDaemon", "App"].contains(&regarding) {
+    if !["Memcached", "GenericDaemon", "App"].contains(&regarding) {
         return Vec::new();
     }
-    let known_reason = if of_foo {
-        OF_FOO.contains(&reason)
-    } else {
-        Reason::ALL.iter().any(|known| known.as_str() == reason)
-    };
-    let known_action = of_foo && action == "Reconcile"
-        || !of_foo && Action::ALL.iter().any(|known| known.as_str() == action);
+    let known_reason = Reason::ALL.iter().any(|known| known.as_str() == reason);
+    let known_action = Action::ALL.iter().any(|known| known.as_str() == action);
     let fits = |field: &str, most: usize| !text(field).is_empty() && text(field).len() <= most;
     let laws = [
         (known_reason && fits("reason", 128), "E1: a reason that is not documented"),
