@@ -5,11 +5,7 @@
 
 mod wire;
 mod scalars;
-mod queue;
-mod metrics;
 
-pub use metrics::metrics;
-pub use queue::queue;
 pub use scalars::{numbers, query};
 pub use wire::{list, status, watch};
 
@@ -17,15 +13,8 @@ pub use wire::{list, status, watch};
 pub type Target = fn(&[u8]);
 
 /// Every target by its name, which is also the folder of its inputs in `seeds`.
-pub const TARGETS: [(&str, Target); 7] = [
-    ("watch", watch),
-    ("list", list),
-    ("status", status),
-    ("numbers", numbers),
-    ("query", query),
-    ("queue", queue),
-    ("metrics", metrics),
-];
+pub const TARGETS: [(&str, Target); 5] =
+    [("watch", watch), ("list", list), ("status", status), ("numbers", numbers), ("query", query)];
 
 /// A generator that follows from the input, for what an input does not say itself.
 fn rng(data: &[u8]) -> fastrand::Rng {

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use tower::service_fn;
 use workload_operator::client::{Client, Options, Page, Scope};
 use workload_operator::object::Quantity;
-use workload_operator::object::{AllLabels, Kind, Meta, ResourceVersion, Uid};
+use workload_operator::object::{AllMetadata, Kind, Meta, ResourceVersion, Uid};
 use workload_operator::view;
 
 /// Two texts, between which is the first newline, as versions, UIDs and quantities: comparing them
@@ -37,10 +37,10 @@ pub fn numbers(data: &[u8]) {
 
 #[derive(Debug, Deserialize)]
 struct Thing {
-    metadata: Meta<AllLabels>,
+    metadata: Meta<AllMetadata>,
 }
 
-view!(Thing { metadata: Meta<AllLabels> }:
+view!(Thing { metadata: Meta<AllMetadata> }:
     Kind::namespaced("test.example.com", "v1", "Thing", "things"));
 
 /// Label selector, field selector and continue token, a line each: the API server reads what was

@@ -11,7 +11,7 @@ use hyper::body::Frame;
 use serde::Deserialize;
 use tower::service_fn;
 use workload_operator::client::{Client, Error, Options, Page, Scope, WatchEvent, WatchFrom};
-use workload_operator::object::{AllLabels, Kind, Meta};
+use workload_operator::object::{AllMetadata, Kind, Meta};
 use workload_operator::view;
 
 use super::{rng, run};
@@ -19,7 +19,7 @@ use super::{rng, run};
 /// A view of nearly anything.
 #[derive(Debug, Deserialize)]
 struct Thing {
-    metadata: Meta<AllLabels>,
+    metadata: Meta<AllMetadata>,
     #[serde(default)]
     #[allow(dead_code)] // It is read by `Debug`.
     spec: Spec,
@@ -33,7 +33,7 @@ struct Spec {
     many: Vec<Option<bool>>,
 }
 
-view!(Thing { metadata: Meta<AllLabels> }:
+view!(Thing { metadata: Meta<AllMetadata> }:
     Kind::namespaced("test.example.com", "v1", "Thing", "things"));
 
 /// The body of a watch: the frames and the decoding of events.

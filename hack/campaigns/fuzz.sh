@@ -26,11 +26,11 @@ if [[ ! -x $ROOT/bin/cargo-fuzz ]]; then
   cargo install --quiet --locked --root "$ROOT" cargo-fuzz --version "$VERSION" >&2
 fi
 # cargo-fuzz has no --locked: where the lock file is not up to date, this fails first.
-cargo fetch --quiet --locked --manifest-path fuzz/Cargo.toml --target "$(rustc -vV | sed -n 's/^host: //p')"
+cargo fetch --quiet --locked --target "$(rustc -vV | sed -n 's/^host: //p')"
 seconds=${2:-60}
-for target in ${1:-$(sed -n 's|^path = "fuzz_targets/\(.*\)\.rs"|\1|p' fuzz/Cargo.toml)}; do
+for target in ${1:-$(sed -n 's/^    ("\(.*\)", .*),$/\1/p' fuzz/src/lib.rs)}; do
   echo "== $target, $seconds s"
   mkdir -p "fuzz/corpus/$target"
-  PATH=$ROOT/bin:$PATH cargo +nightly fuzz run "$target" "fuzz/corpus/$target" "fuzz/seeds/$target" -- \
+  TARGET=$target PATH=$ROOT/bin:$PATH cargo +nightly fuzz run target "fuzz/corpus/$target" "fuzz/seeds/$target" -- \
     -max_total_time="$seconds" -max_len=8192 -timeout=20 -rss_limit_mb=2048
 done

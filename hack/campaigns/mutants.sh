@@ -42,4 +42,4 @@ mkdir -p target
 # The random tests as `.ci/run` has them.
 export LEASE_WORLDS=5000 PROPTEST_CASES=2000
 # Called as cargo calls it.
-exec "$ROOT/bin/cargo-mutants" mutants --workspace --output target --no-shuffle "${ARGUMENTS[@]}"
+exec "$ROOT/bin/cargo-mutants" mutants --package workload-operator --package controller-machinery --output target --no-shuffle "${ARGUMENTS[@]}"

@@ -31,7 +31,7 @@ use super::health::Workload;
 use super::labels::selector_text;
 use super::pod_state::{NodeState, PodState};
 use crate::client::{Client, Error, Page, Scope};
-use crate::object::{InternedStr, Kind, Meta, NoLabels, Object, Resource, Uid};
+use crate::object::{InternedStr, Kind, Meta, NoMetadata, Object, Resource, Uid};
 
 /// Maximum duration of a list.
 pub const DEADLINE: Duration = Duration::from_secs(5);
@@ -133,7 +133,7 @@ struct Bucket {
 #[serde(rename_all = "camelCase")]
 struct EventState {
     #[serde(rename = "metadata")]
-    meta: Meta<NoLabels>,
+    meta: Meta<NoMetadata>,
     #[serde(default)]
     message: InternedStr,
     #[serde(default)]
@@ -142,7 +142,7 @@ struct EventState {
     event_time: Option<Time>,
 }
 
-crate::view!(EventState { meta: Meta<NoLabels> }: Kind::namespaced("", "v1", "Event", "events"));
+crate::view!(EventState { meta: Meta<NoMetadata> }: Kind::namespaced("", "v1", "Event", "events"));
 
 // === impl Failures ===
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::ChildCondition;
 use super::condition::{Status, Time};
 use super::reason::Reason;
-use crate::object::{InternedStr, Kind, Meta, NoLabels};
+use crate::object::{InternedStr, Kind, Meta, NoMetadata};
 
 /// Time in seconds after which a pod that does not start or end is no longer just starting or ending.
 const WHILE: i64 = 30;
@@ -49,7 +49,7 @@ pub struct Trouble {
 #[derive(Debug, Clone, Deserialize)]
 pub struct PodState {
     #[serde(rename = "metadata")]
-    meta: Meta<NoLabels>,
+    meta: Meta<NoMetadata>,
     #[serde(default)]
     spec: PodPlace,
     #[serde(default)]
@@ -113,7 +113,7 @@ struct Terminated {
 #[derive(Debug, Clone, Deserialize)]
 pub struct NodeState {
     #[serde(rename = "metadata")]
-    meta: Meta<NoLabels>,
+    meta: Meta<NoMetadata>,
     #[serde(default)]
     spec: NodeSpec,
     #[serde(default)]
@@ -147,8 +147,8 @@ struct Taint {
     effect: InternedStr,
 }
 
-crate::view!(PodState { meta: Meta<NoLabels> }: Kind::namespaced("", "v1", "Pod", "pods"));
-crate::view!(NodeState { meta: Meta<NoLabels> }: Kind::cluster_scoped("", "v1", "Node", "nodes"));
+crate::view!(PodState { meta: Meta<NoMetadata> }: Kind::namespaced("", "v1", "Pod", "pods"));
+crate::view!(NodeState { meta: Meta<NoMetadata> }: Kind::cluster_scoped("", "v1", "Node", "nodes"));
 
 // === impl PodState ===
 

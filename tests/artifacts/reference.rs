@@ -1,10 +1,9 @@
-//! docs/API.md, generated from the schemas of the CRDs. The effect of a field is found by changing it in an
-//! object that has every field.
+//! docs/API.md, generated from the schemas of the CRDs.
 
 use std::fmt::Write as _;
 
-use serde_json::{Map, Value, json};
-use workload_operator::{app, crds, generic_daemon, memcached};
+use serde_json::Value;
+use workload_operator::crds;
 
 use crate::packages::is_or_becomes;
 
@@ -36,8 +35,7 @@ fn the_api_reference_matches_the_schemas() {
         for part in ["spec", "status"] {
             let mut rows = Vec::new();
             let schema = &schema["properties"][part];
-            let effects = (part == "spec").then(|| Effects::of(kind, schema));
-            fields(schema, part, effects.as_ref(), &mut rows);
+            fields(schema, part, &mut rows);
             add_table(rows, &mut text);
         }
         let mut rules = Vec::new();
@@ -75,9 +73,20 @@ fn of_kubernetes(name: &str, field: &Value) -> Option<String> {
     Some(format!("{text}({page}/#{anchor})"))
 }
 
-/// The templates, and the effect of a change. They take precedence over all other fields.
-const TEMPLATES: [(&str, &str); 2] =
-    [("podTemplate", "restarts the pods"), ("serviceTemplate", "in place")];
+/// Fields whose change touches no running pod. Every other change of a spec restarts the pods.
+const IN_PLACE: [&str; 11] = [
+    "spec.minReadySeconds",
+    "spec.podDisruptionBudget",
+    "spec.podDisruptionBudget.maxUnavailable",
+    "spec.ports[].appProtocol",
+    "spec.ports[].name",
+    "spec.ports[].nodePort",
+    "spec.replicas",
+    "spec.serviceTemplate",
+    "spec.size",
+    "spec.strategy",
+    "spec.updateStrategy",
+];
 
 /// Adds a table. Only a spec has the column of effects.
 fn add_table(rows: Vec<Vec<String>>, text: &mut String) {
@@ -102,7 +111,7 @@ fn add_rules(rules: &[String], text: &mut String) {
 }
 
 /// Returns a row for each field below `schema`, which is at `path`. Only a spec has effects.
-fn fields(schema: &Value, path: &str, effects: Option<&Effects>, rows: &mut Vec<Vec<String>>) {
+fn fields(schema: &Value, path: &str, rows: &mut Vec<Vec<String>>) {
     let required = |name: &str| {
         schema["required"].as_array().is_some_and(|all| all.iter().any(|other| other == name))
     };
@@ -117,124 +126,16 @@ fn fields(schema: &Value, path: &str, effects: Option<&Effects>, rows: &mut Vec<
         let own = of_kubernetes(name, field);
         let kind = own.clone().unwrap_or_else(|| type_of(field));
         let mut row = vec![format!("`{path}`"), kind, default, allowed(field)];
-        row.extend(effects.map(|effects| effects.of_change(&path, field).to_owned()));
+        if path.starts_with("spec.") {
+            let is_in_place = IN_PLACE.contains(&path.as_str());
+            row.push(if is_in_place { "in place" } else { "restarts the pods" }.to_owned());
+        }
         row.push(meaning);
         rows.push(row);
         if own.is_none() {
-            fields(field, &path, effects, rows);
-            fields(&field["items"], &format!("{path}[]"), effects, rows);
+            fields(field, &path, rows);
+            fields(&field["items"], &format!("{path}[]"), rows);
         }
-    }
-}
-
-/// The effects of changes to an object of a kind.
-struct Effects {
-    kind: String,
-    /// A spec in which every field has a value.
-    full: Value,
-}
-
-impl Effects {
-    fn of(kind: &str, schema: &Value) -> Effects {
-        let mut full = sample(schema, 0);
-        for template in TEMPLATES {
-            full.as_object_mut().unwrap().remove(template.0);
-        }
-        Effects { kind: kind.to_owned(), full }
-    }
-
-    /// Returns the effect of another value of the field at `path`, which starts with `spec.`.
-    fn of_change(&self, path: &str, field: &Value) -> &'static str {
-        if let Some((_, effect)) = TEMPLATES.iter().find(|it| path.ends_with(it.0)) {
-            return effect;
-        }
-        let mut changed = self.full.clone();
-        let pointer = path.trim_start_matches("spec").replace("[]", "/0").replace('.', "/");
-        let place = changed.pointer_mut(&pointer).expect("the sample has every field");
-        let other = sample(field, 1);
-        if *place == other {
-            // A field with only one allowed value can be left out.
-            let (parent, name) = pointer.rsplit_once('/').unwrap();
-            changed.pointer_mut(parent).unwrap().as_object_mut().unwrap().remove(name);
-        } else {
-            *place = other;
-        }
-        // If another field takes precedence, the effect is determined without that field.
-        let (before, after) = match without_the_alternative(&pointer) {
-            Some((list, other)) => {
-                let without = |spec: &Value| {
-                    let mut spec = spec.clone();
-                    spec.pointer_mut(list).unwrap().as_object_mut().unwrap().remove(other);
-                    spec
-                };
-                (without(&self.full), without(&changed))
-            }
-            None => (self.full.clone(), changed),
-        };
-        let (before, after) = (self.children(&before), self.children(&after));
-        match (before.0 == after.0, before.1 == after.1) {
-            (false, _) => "restarts the pods",
-            (true, false) => "in place",
-            (true, true) => panic!("{} {path}: a change has no effect", self.kind),
-        }
-    }
-
-    /// Returns the pods' template, and all owned objects.
-    fn children(&self, spec: &Value) -> (Value, String) {
-        let object = json!({
-            "metadata": {"name": "name", "namespace": "ns", "uid": "0b5a2fd4-7b8e-4f5c-9a11-000000000001"},
-            "spec": spec,
-        });
-        match self.kind.as_str() {
-            "App" => {
-                let children = app::desired(&serde_json::from_value(object).unwrap());
-                let template = children.deployment.spec["template"].clone();
-                (template, format!("{children:?}"))
-            }
-            "Memcached" => {
-                let object: memcached::Memcached = serde_json::from_value(object).unwrap();
-                let settings = memcached::Settings::default();
-                let images = memcached::Images::chosen(&object.spec, &settings).unwrap();
-                let children = memcached::desired(&object, &images);
-                let template = children.deployment.spec["template"].clone();
-                (template, format!("{children:?}"))
-            }
-            "GenericDaemon" => {
-                let child = generic_daemon::desired(&serde_json::from_value(object).unwrap());
-                (child.spec["template"].clone(), format!("{child:?}"))
-            }
-            kind => panic!("no children of {kind} are known here"),
-        }
-    }
-}
-
-/// Returns the field that takes precedence over the one at `pointer`, and the object that contains it.
-fn without_the_alternative(pointer: &str) -> Option<(&str, &'static str)> {
-    (pointer == "/ports/0/port").then_some(("/ports/0", "targetPort"))
-}
-
-/// Returns a value of `schema` with every field, different for each `variant`, 0 or 1.
-fn sample(schema: &Value, variant: usize) -> Value {
-    if let Some(values) = schema["enum"].as_array() {
-        return values[variant.min(values.len() - 1)].clone();
-    }
-    if schema["x-kubernetes-int-or-string"] == true {
-        return json!(variant + 1);
-    }
-    match word(&schema["type"]) {
-        "boolean" => json!(variant == 0),
-        "integer" => json!(schema["minimum"].as_i64().unwrap_or_default() + 1 + variant as i64),
-        "array" => json!([sample(&schema["items"], variant)]),
-        "object" if !schema["additionalProperties"].is_null() => {
-            json!({"key": sample(&schema["additionalProperties"], variant)})
-        }
-        "object" => {
-            let properties = schema["properties"].as_object().into_iter().flatten();
-            let all = properties.map(|(name, field)| (name.clone(), sample(field, variant)));
-            Value::Object(all.collect::<Map<_, _>>())
-        }
-        _ if word(&schema["pattern"]).contains("Mi") => json!(["64Mi", "128Mi"][variant]),
-        _ => json!(["a", "b"][variant]),
     }
 }
 

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use workload_operator::client::{Client, Options};
 use workload_operator::informer::Informer;
-use workload_operator::object::{AllLabels, Kind, Meta, Object, ObjectKey};
+use workload_operator::object::{AllMetadata, Kind, Meta, Object, ObjectKey};
 use workload_operator::shutdown::Shutdown;
 
 use controller_machinery::testing::{Id, Server};
@@ -17,7 +17,7 @@ pub(crate) const THINGS: &str = "/apis/test.example.com/v1/things";
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct Thing {
-    metadata: Meta<AllLabels>,
+    metadata: Meta<AllMetadata>,
     pub(crate) spec: Spec,
 }
 
@@ -26,7 +26,7 @@ pub(crate) struct Spec {
     pub(crate) value: i64,
 }
 
-workload_operator::view!(Thing { metadata: Meta<AllLabels> }: Kind::namespaced("test.example.com", "v1", "Thing", "things"));
+workload_operator::view!(Thing { metadata: Meta<AllMetadata> }: Kind::namespaced("test.example.com", "v1", "Thing", "things"));
 
 impl Thing {
     pub(crate) fn version(&self) -> u64 {

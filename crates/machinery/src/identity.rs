@@ -82,7 +82,7 @@ impl Identity {
         if prefix.starts_with(|c: char| c.is_ascii_digit()) { format!("_{prefix}") } else { prefix }
     }
 
-    /// Returns the remedies for something missing in the cluster.
+    /// Returns the hints for something missing in the cluster.
     pub const fn hints(&self) -> Hints {
         self.hints
     }

@@ -50,7 +50,7 @@ struct Outage {
     probe_at: Instant,
 }
 
-/// Waits for an API server to return: see [`ApiServerHealth::reconnected`].
+/// Waits for an API server to return: see [`ApiServerHealth::recovered`].
 #[derive(Debug)]
 pub struct Recovered {
     api_server_health: ApiServerHealth,
@@ -62,7 +62,7 @@ pub struct Recovered {
 
 impl ApiServerHealth {
     /// Returns a receiver of all later returns.
-    pub fn reconnected(&self) -> Recovered {
+    pub fn recovered(&self) -> Recovered {
         Recovered { api_server_health: self.clone(), seen: self.0.calls.lock().returns }
     }
 
@@ -181,7 +181,7 @@ mod tests {
     /// apart.
     async fn returned(every: Duration, calls: &[u16]) -> bool {
         let api_server_health = ApiServerHealth::default();
-        let mut reconnected = api_server_health.reconnected();
+        let mut recovered = api_server_health.recovered();
         for code in calls {
             match code {
                 0 => api_server_health.failed(),
@@ -189,7 +189,7 @@ mod tests {
             }
             sleep(every).await;
         }
-        reconnected.next().now_or_never().is_some()
+        recovered.next().now_or_never().is_some()
     }
 
     #[tokio::test(start_paused = true)]
@@ -232,12 +232,12 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_single_failure_after_a_long_idle_time_is_not_an_outage() {
         let api_server_health = ApiServerHealth::default();
-        let mut reconnected = api_server_health.reconnected();
+        let mut recovered = api_server_health.recovered();
         api_server_health.responded(200);
         sleep(Duration::from_secs(600)).await;
         api_server_health.failed();
         api_server_health.responded(200);
-        assert!(reconnected.next().now_or_never().is_none());
+        assert!(recovered.next().now_or_never().is_none());
     }
 
     /// An API server that answers with a code (0: not at all), and counts requests.
@@ -288,15 +288,15 @@ mod tests {
         for (trouble, answer) in [(0, 200), (500, 200), (403, 200)] {
             let server = Server::default();
             let client = server.client();
-            let mut reconnected = client.api_server_health().reconnected();
+            let mut recovered = client.api_server_health().recovered();
             server.code.store(trouble, Ordering::Relaxed);
             client.api_server_health().failed();
             server.asked_in(&client, Duration::from_secs(60)).await;
-            assert!(reconnected.next().now_or_never().is_none(), "it is away: {trouble}");
+            assert!(recovered.next().now_or_never().is_none(), "it is away: {trouble}");
             server.code.store(answer, Ordering::Relaxed);
             let back = Instant::now();
             let told = async {
-                tokio::select! { () = reconnected.next() => {}, _ = client.probe_while_down() => {} }
+                tokio::select! { () = recovered.next() => {}, _ = client.probe_while_down() => {} }
             };
             timeout(Duration::from_secs(60), told).await.expect("it is back");
             assert!(back.elapsed() < Duration::from_secs(5), "{:?}", back.elapsed());

@@ -4,11 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bytes::Bytes;
-use futures::FutureExt;
+use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT, USER_AGENT};
 use http::{HeaderValue, Request, Response};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
@@ -96,7 +95,7 @@ impl Client {
     /// A kube client can be such a service. Its layers, such as authentication, then apply:
     ///
     /// ```
-    /// # use bytes::Bytes;
+    /// # use bytes::{Bytes, BytesMut};
     /// # use controller_machinery::client::{Client, Options};
     /// # use http::Request;
     /// # use kube::client::Body;
@@ -311,14 +310,17 @@ pub(super) async fn chunk(body: &mut Answer) -> Result<Option<Bytes>, Error> {
     Ok(None)
 }
 
-/// Reads a complete body; `None` if it is larger than `most`.
-async fn read(body: Answer, most: usize) -> Result<Option<Bytes>, Error> {
-    // Boxed, because rustc cannot prove that a future with this one is `Send`.
-    match Limited::new(body, most).collect().boxed().await {
-        Ok(all) => Ok(Some(all.to_bytes())),
-        Err(error) if error.is::<LengthLimitError>() => Ok(None),
-        Err(error) => Err(Error::transport(error)),
+/// Reads a complete body; `None` if it is larger than `most`. Copies each chunk, because a chunk keeps a whole read
+/// buffer in memory.
+async fn read(mut body: Answer, most: usize) -> Result<Option<Bytes>, Error> {
+    let mut all = BytesMut::new();
+    while let Some(chunk) = chunk(&mut body).await? {
+        if all.len() + chunk.len() > most {
+            return Ok(None);
+        }
+        all.extend_from_slice(&chunk);
     }
+    Ok(Some(all.freeze()))
 }
 
 /// Decodes the object in a response.

@@ -170,13 +170,15 @@ fn first_sentences(problems: &[ReconcileError]) -> String {
 }
 
 impl ReconcileError {
-    /// Creates a problem that persists until the object changes.
+    /// Creates a problem that persists until the object changes. `reason` is one CamelCase word of a fixed set: it is the
+    /// reason of an Event and a label of a metric.
     pub fn terminal(reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         let (reason, message) = (reason.into(), message.into());
         Self::Custom { class: ErrorClass::Terminal, reason, message }
     }
 
-    /// Creates a problem that persists until another object or a permission changes.
+    /// Creates a problem that persists until another object or a permission changes. `reason` is as for
+    /// [`ReconcileError::terminal`].
     pub fn forbidden(reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         let (reason, message) = (reason.into(), message.into());
         Self::Custom { class: ErrorClass::Forbidden, reason, message }
@@ -236,7 +238,7 @@ impl ReconcileError {
     }
 
     /// Creates a temporary problem outside the API server. It is retried with backoff, like an outage of the API
-    /// server. `reason` is one word for an Event.
+    /// server. `reason` is as for [`ReconcileError::terminal`].
     pub fn transient(reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         let (reason, message) = (reason.into(), message.into());
         Self::Custom { class: ErrorClass::Transient, reason, message }

@@ -194,7 +194,7 @@ impl Program {
 
         let announce = async {
             join_all(self.synced).await;
-            tracing::info!("Ready to work: all informers are synced");
+            tracing::info!("Ready to work: all informers are synced, where the account can list");
             // A controller without a manager does not know which namespaces were listed.
             join_all(self.synced_everywhere).await;
             self.ready.cancel();

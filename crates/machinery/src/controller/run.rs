@@ -149,14 +149,14 @@ impl<R: Reconciler> Controller<R> {
         for _ in 0..options.workers.max(1) {
             workers.spawn(Arc::clone(core).work());
         }
-        let mut reconnected = options.api_server_health.as_ref().map(ApiServerHealth::reconnected);
+        let mut recovered = options.api_server_health.as_ref().map(ApiServerHealth::recovered);
         let mut end = pin!(end);
         let end = loop {
             tokio::select! {
                 biased;
                 end = &mut end => break end,
                 // Without a connection state, this branch is disabled.
-                Some(()) = OptionFuture::from(reconnected.as_mut().map(Recovered::next)) => {
+                Some(()) = OptionFuture::from(recovered.as_mut().map(Recovered::next)) => {
                     handle.wake_transient();
                 }
             }

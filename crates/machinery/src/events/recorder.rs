@@ -144,7 +144,7 @@ impl Regarding {
 
 impl Recorder {
     /// Returns a recorder for another controller, with [`event_source`](Identity::event_source) as
-    /// `reportingController`. At most 63 letters, digits and dashes.
+    /// `reportingController`. At most 63 letters, digits and dashes. Each name is kept in memory for ever.
     pub fn for_controller(&self, controller: impl AsRef<str>) -> Recorder {
         Recorder { shared: self.shared.clone(), controller: leak(controller) }
     }

@@ -71,7 +71,7 @@ impl<V: Resource> Builder<V> {
         let resource = V::kind().resource();
         let why = if self.scope.metadata_only && V::IS_WHOLE {
             "requests metadata only, but `Typed` decodes whole objects: declare a view, a struct with `metadata: \
-             Meta<AllLabels>`, or remove .metadata_only()"
+             Meta<AllMetadata>`, or remove .metadata_only()"
                 .to_owned()
         } else if !V::kind().namespaced && !self.namespaces.is_empty() {
             "is limited to namespaces, but the kind is cluster-scoped: remove .namespaces(…), and select with \

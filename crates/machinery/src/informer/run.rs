@@ -90,7 +90,7 @@ impl<V: Resource> Builder<V> {
             writer.on_delta(move |delta, initial| notified.notify(delta, initial));
             let reflector = Reflector::new(self.client.clone(), scope, writer);
             stores.push((namespace.clone(), store));
-            scopes.push((namespace, reflector.health(), reflector.refresh()));
+            scopes.push((namespace, reflector.health(), reflector.relist()));
             reflectors.push(reflector);
         }
         Informer(Arc::new(Shared {

@@ -14,7 +14,7 @@ use super::record::Record;
 use crate::client::{Client, Error, Patch};
 use crate::clock::{boottime, now};
 use crate::instruments::{LEADERSHIP_GAINED, MASTER_STATUS, SLOW_PATH};
-use crate::object::{Kind, Meta, NoLabels, ObjectKey, Resource};
+use crate::object::{Kind, Meta, NoMetadata, ObjectKey, Resource};
 
 /// Time limit for releasing the lease, which usually takes one request. After that, the lease is left to expire.
 const GIVE_UP: Duration = Duration::from_secs(4);
@@ -241,7 +241,7 @@ impl Api for Client {
     async fn ask(&self, key: &ObjectKey, step: &Step) -> (Answer, Option<Error>) {
         let result = match step {
             Step::Create(record) => {
-                let metadata = Meta::<NoLabels>::named(key.clone());
+                let metadata = Meta::<NoMetadata>::named(key.clone());
                 let body = json!({"apiVersion": Lease::kind().api_version(), "kind": "Lease",
                     "metadata": metadata, "spec": record});
                 self.create::<Lease>(key, &body).await

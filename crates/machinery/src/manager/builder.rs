@@ -182,7 +182,7 @@ impl<V: Resource> ControllerBuilder<V> {
             let (controller, view) = (self.name, wiring::view::<C>());
             self.manager.faults.push(WiringError(format!(
                 "the controller {controller} owns {view} by the label {label:?}, which its view does not keep: use \
-                 `Meta<AllLabels>`, a `MetadataFilter` with this label, or `Typed`"
+                 `Meta<AllMetadata>`, a `MetadataFilter` with this label, or `Typed`"
             )));
         }
         // Unique, because several controllers can own a view by different labels.

@@ -305,7 +305,8 @@ impl<V: Resource> Context<V> {
     }
 
     /// Publishes a Warning about a problem of the object. While reconciles find the problem, the Warning is repeated
-    /// only when its sentence changes (at most five times in half an hour) or after half an hour. A problem that
+    /// only when its sentence changes (at most five times in half an hour) or after half an hour. `reason` is one CamelCase
+    /// word of a fixed set, because it is a label of a metric. A problem that
     /// `reconcile` returns as an error is published in the same way.
     pub fn warn(&self, reason: impl AsRef<str>, note: &str) {
         if self.controller.is_news(&self.object, reason.as_ref(), Some(note)) {

@@ -93,9 +93,7 @@ impl Serve {
                     };
                     (
                         Some(tls),
-                        Authorizer::DelegatedAuthorizer(Arc::new(DelegatedAuthorizer::new(
-                            connect(),
-                        ))),
+                        Authorizer::Delegated(Arc::new(DelegatedAuthorizer::new(connect()))),
                     )
                 }
             };

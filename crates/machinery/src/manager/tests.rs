@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use self::server::Server;
 use super::*;
 use crate::controller::{Action, ErrorClass, ReconcileError};
-use crate::object::{Kind, Meta, MetadataFilter, NoLabels, ObjectKey, Typed};
+use crate::object::{Kind, Meta, MetadataFilter, NoMetadata, ObjectKey, Typed};
 use crate::store::{Delta, Index};
 use tokio::time::sleep;
 
@@ -661,7 +661,7 @@ async fn an_object_is_ensured_only_with_its_name_owner_and_record() {
     let owner = "/metadata/ownerReferences/0";
     assert!(!is_ensured(&format!("{owner}/uid"), json!("00000000-0000-4000-8000-0000000000ff")));
     assert!(!is_ensured(&format!("{owner}/blockOwnerDeletion"), json!(false)));
-    let record = NoLabels::APPLIED.replace('/', "~1");
+    let record = NoMetadata::APPLIED.replace('/', "~1");
     assert!(!is_ensured(&format!("/metadata/annotations/{record}"), json!("site/0")));
 }
 
@@ -744,7 +744,7 @@ async fn a_second_installation_with_other_settings_is_found_by_its_record() {
     for _ in 0..5 {
         ensure(1).await.unwrap();
         let mut theirs = server.get(CHILD);
-        theirs["metadata"]["annotations"][<NoLabels as MetadataFilter>::APPLIED] =
+        theirs["metadata"]["annotations"][<NoMetadata as MetadataFilter>::APPLIED] =
             json!("foo/0123456789abcdef");
         theirs["spec"]["size"] = json!(2);
         server.put(CHILD, theirs);
@@ -752,7 +752,7 @@ async fn a_second_installation_with_other_settings_is_found_by_its_record() {
     }
     ensure(1).await.unwrap();
     let mut theirs = server.get(CHILD);
-    theirs["metadata"]["annotations"][<NoLabels as MetadataFilter>::APPLIED] =
+    theirs["metadata"]["annotations"][<NoMetadata as MetadataFilter>::APPLIED] =
         json!("foo/0123456789abcdef");
     server.put(CHILD, theirs);
     shows(&cx, &server);
@@ -760,7 +760,7 @@ async fn a_second_installation_with_other_settings_is_found_by_its_record() {
     let ReconcileError::Contested { field: Some(field), .. } = &contested else {
         panic!("{contested:?}")
     };
-    assert_eq!(*field, format!("metadata.annotations.{}", <NoLabels as MetadataFilter>::APPLIED));
+    assert_eq!(*field, format!("metadata.annotations.{}", <NoMetadata as MetadataFilter>::APPLIED));
 }
 
 #[tokio::test(start_paused = true)]

@@ -36,14 +36,14 @@ const ACCESS: Kind = Kind::cluster_scoped(
     "subjectaccessreviews",
 );
 
-/// Access to the metrics. Health is always public: the kubelet has no token.
+/// Decides who reads the metrics. Health is always public: the kubelet has no token.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Authorizer {
     /// Everyone. For a loopback address, or behind a component that authorizes requests.
     Open,
     /// Users whom the API server authorizes.
-    DelegatedAuthorizer(Arc<DelegatedAuthorizer>),
+    Delegated(Arc<DelegatedAuthorizer>),
 }
 
 /// Reason of a refusal.
@@ -85,7 +85,7 @@ impl Authorizer {
     pub(super) async fn admit(&self, bearer: Option<&str>) -> Result<(), Refusal> {
         match self {
             Authorizer::Open => Ok(()),
-            Authorizer::DelegatedAuthorizer(reviews) => reviews.admit(bearer).await,
+            Authorizer::Delegated(reviews) => reviews.admit(bearer).await,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! An object for tests of rooms that only use metadata.
 
-use super::{Kind, Meta, NoLabels};
+use super::{Kind, Meta, NoMetadata};
 
 #[derive(Debug, serde::Deserialize)]
 pub(crate) struct Thing {
@@ -8,4 +8,4 @@ pub(crate) struct Thing {
     pub(crate) meta: Meta,
 }
 
-crate::view!(Thing { meta: Meta<NoLabels> }: Kind::namespaced("example.com", "v1", "Thing", "things"));
+crate::view!(Thing { meta: Meta<NoMetadata> }: Kind::namespaced("example.com", "v1", "Thing", "things"));

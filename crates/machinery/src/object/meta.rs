@@ -29,11 +29,11 @@ pub trait MetadataFilter: Clone + 'static {
 
 /// Keeps no label and no annotation of other programs.
 #[derive(Debug, Clone, Copy)]
-pub enum NoLabels {}
+pub enum NoMetadata {}
 
 /// Keeps every label and annotation.
 #[derive(Debug, Clone, Copy)]
-pub enum AllLabels {}
+pub enum AllMetadata {}
 
 /// The controller of an object: the entry of `ownerReferences` with `controller: true` (metav1.GetControllerOf).
 /// Other owners are skipped.
@@ -58,7 +58,7 @@ pub struct Owner {
 /// A stored object has a UID and a version. A new one has neither, and they are omitted when it is sent. If set,
 /// they are preconditions of the write.
 #[derive(Clone)]
-pub struct Meta<K = NoLabels> {
+pub struct Meta<K = NoMetadata> {
     /// Namespace and name.
     pub key: ObjectKey,
     /// UID; [`Uid::NONE`] for an object not yet created.
@@ -87,7 +87,7 @@ pub struct Meta<K = NoLabels> {
 
 // === impl MetadataFilter ===
 
-impl MetadataFilter for NoLabels {
+impl MetadataFilter for NoMetadata {
     fn label(_: &str) -> bool {
         false
     }
@@ -96,7 +96,7 @@ impl MetadataFilter for NoLabels {
     }
 }
 
-impl MetadataFilter for AllLabels {
+impl MetadataFilter for AllMetadata {
     fn label(_: &str) -> bool {
         true
     }
@@ -376,7 +376,7 @@ mod tests {
 
     #[test]
     fn metadata_is_reduced_to_what_controllers_use() {
-        let meta: Meta<AllLabels> = serde_json::from_str(FULL).unwrap();
+        let meta: Meta<AllMetadata> = serde_json::from_str(FULL).unwrap();
         assert_eq!(meta.key, ObjectKey::new("shop", "web"));
         assert_eq!(meta.version, ResourceVersion::new(42));
         assert_eq!((meta.generation, meta.is_terminating), (3, false));
@@ -406,7 +406,7 @@ mod tests {
 
     #[test]
     fn a_view_keeps_only_the_labels_that_its_type_selects() {
-        let meta: Meta<NoLabels> = serde_json::from_str(FULL).unwrap();
+        let meta: Meta<NoMetadata> = serde_json::from_str(FULL).unwrap();
         assert!(meta.labels.is_empty());
     }
 

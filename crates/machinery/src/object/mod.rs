@@ -31,7 +31,7 @@ pub use ids::{ParseUidError, ResourceVersion, Uid};
 pub use interned_str::InternedStr;
 pub use key::ObjectKey;
 pub use labels::Labels;
-pub use meta::{AllLabels, Meta, MetadataFilter, NoLabels, Owner};
+pub use meta::{AllMetadata, Meta, MetadataFilter, NoMetadata, Owner};
 pub use quantity::Quantity;
 pub(crate) use resource::leak;
 pub use resource::{IsMeta, Kind, Object, Resource, list_keys};

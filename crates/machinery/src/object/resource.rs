@@ -90,7 +90,7 @@ impl<K> IsMeta<K> for Meta<K> {
 #[macro_export]
 macro_rules! view {
     ($view:ident: $kind:expr) => {
-        $crate::view!($view { metadata: Meta<$crate::object::NoLabels> }: $kind);
+        $crate::view!($view { metadata: Meta<$crate::object::NoMetadata> }: $kind);
     };
     ($view:ident { $field:ident: Meta<$keep:ty> }: $kind:expr) => {
         impl $crate::object::Object for $view {

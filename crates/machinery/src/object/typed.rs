@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::resource::leak;
 use super::{
-    AllLabels, InternedStr, Kind, Labels, Meta, Object, ObjectKey, Owner, Resource,
+    AllMetadata, InternedStr, Kind, Labels, Meta, Object, ObjectKey, Owner, Resource,
     ResourceVersion, Uid,
 };
 
@@ -31,7 +31,7 @@ use super::{
 #[serde(transparent)]
 pub struct Typed<T> {
     #[serde(skip)]
-    meta: Meta<AllLabels>,
+    meta: Meta<AllMetadata>,
     object: T,
 }
 
@@ -62,10 +62,10 @@ impl<T> Object for Typed<T>
 where
     T: kube::Resource + Debug + Send + Sync + 'static,
 {
-    type MetadataFilter = AllLabels;
+    type MetadataFilter = AllMetadata;
     const IS_WHOLE: bool = true;
 
-    fn meta(&self) -> &Meta<AllLabels> {
+    fn meta(&self) -> &Meta<AllMetadata> {
         &self.meta
     }
 }
@@ -112,7 +112,7 @@ fn name(name: Cow<'static, str>) -> &'static str {
 }
 
 /// Reduces metadata.
-fn reduced(meta: &ObjectMeta) -> Result<Meta<AllLabels>, super::ParseUidError> {
+fn reduced(meta: &ObjectMeta) -> Result<Meta<AllMetadata>, super::ParseUidError> {
     let text = |text: &Option<String>| InternedStr::new(text.as_deref().unwrap_or_default());
     let mut reduced = Meta::named(ObjectKey::new(text(&meta.namespace), text(&meta.name)));
     if let Some(uid) = &meta.uid {
@@ -161,7 +161,7 @@ mod tests {
     fn a_typed_object_and_a_view_have_equal_metadata() {
         #[derive(Debug, Deserialize)]
         struct View {
-            metadata: Meta<AllLabels>,
+            metadata: Meta<AllMetadata>,
         }
         let uid = "01234567-89ab-cdef-0123-456789abcdef";
         let object = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {
@@ -176,7 +176,7 @@ mod tests {
             "spec": {"replicas": 2, "selector": {}, "template": {}}});
         let typed: Typed<Deployment> = serde_json::from_value(object.clone()).unwrap();
         let View { metadata } = serde_json::from_value(object).unwrap();
-        let all = |meta: &Meta<AllLabels>| {
+        let all = |meta: &Meta<AllMetadata>| {
             let flags = (meta.is_terminating, meta.is_co_owned, meta.generation);
             let flags = (flags, meta.created(), meta.deletion());
             (format!("{meta:?}"), json!(meta), flags)

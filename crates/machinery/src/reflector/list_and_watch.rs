@@ -32,7 +32,7 @@ pub struct Reflector<V> {
     sink: StoreSink<V>,
     health: HealthReporter,
     relist: Relist,
-    /// The refresh that the next complete list serves.
+    /// The term for which the next complete list is requested.
     term: u64,
     /// A list of the current state was requested and is not complete. If it fails, the watch continues, and the list
     /// is tried again at this time.
@@ -123,7 +123,7 @@ impl<V: Resource> Reflector<V> {
     }
 
     /// Returns a handle that requests a list of the current state.
-    pub fn refresh(&self) -> Relist {
+    pub fn relist(&self) -> Relist {
         self.relist.clone()
     }
 
@@ -608,12 +608,12 @@ impl<V: Resource> Reflector<V> {
     /// Waits after a failure. If the API server was down and returns, the cause of the failure is over: the wait is
     /// shortened, unless the server requested it, and the next failure counts as the first.
     async fn wait(&mut self) {
-        let mut reconnected = self.client.api_server_health().reconnected();
+        let mut recovered = self.client.api_server_health().recovered();
         while let Some(wait) = &mut self.wait {
             tokio::select! {
                 biased;
                 () = sleep_until(wait.until) => self.wait = None,
-                () = reconnected.next(), if !wait.is_requested => {
+                () = recovered.next(), if !wait.is_requested => {
                     let now = Instant::now();
                     let soon = RETURNED.mul_f64(fastrand::f64());
                     wait.until = now + soon.min(wait.until - now);

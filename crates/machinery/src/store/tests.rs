@@ -18,7 +18,7 @@ pub(super) struct Thing {
 }
 
 impl Object for Thing {
-    type MetadataFilter = crate::object::NoLabels;
+    type MetadataFilter = crate::object::NoMetadata;
     fn meta(&self) -> &Meta {
         &self.meta
     }

@@ -61,7 +61,7 @@ pub fn seeds(count: u64, world: impl AsyncFn(Server)) {
             let injected = server.lock().faults.injected.clone();
             match shortened(seed, injected.clone(), &world) {
                 Some(plan) => report(seed, "It fails with these faults alone", &plan),
-                None => report(seed, "These faults injected", &injected),
+                None => report(seed, "These faults were injected", &injected),
             }
             resume_unwind(failure);
         }

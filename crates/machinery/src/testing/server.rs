@@ -325,7 +325,7 @@ impl Server {
         self.lock().faults.events()
     }
 
-    /// Returns the number of strikes of each fault.
+    /// Returns how often each fault was injected.
     pub fn injected(&self) -> BTreeMap<String, u64> {
         self.lock().faults.by_name()
     }
@@ -404,7 +404,7 @@ impl State {
         decide(Write { kind, api_version, manager: by, has_status, now: &self.now() })
     }
 
-    /// See [`Faults::strike`].
+    /// See [`Faults::inject`].
     pub(super) fn inject(&mut self, which: &[Fault], at: &Moment, rate: f64) -> Option<Fault> {
         self.faults.inject(which, at, rate, &mut self.rng)
     }

@@ -187,7 +187,7 @@ fn reviews() -> Authorizer {
         Ok::<_, Box<dyn std::error::Error + Send + Sync>>(answer)
     });
     let client = Client::from_service(service, Options::default());
-    Authorizer::DelegatedAuthorizer(Arc::new(DelegatedAuthorizer::new(client)))
+    Authorizer::Delegated(Arc::new(DelegatedAuthorizer::new(client)))
 }
 
 #[tokio::test]

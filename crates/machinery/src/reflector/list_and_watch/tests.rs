@@ -174,7 +174,7 @@ impl Run {
         let client = Client::from_service(service, Options::default());
         let (writer, _) = store::new::<V>(Vec::new());
         let reflector = Reflector::new(client.clone(), Scope::default(), writer);
-        let (health, relist) = (reflector.health(), reflector.refresh());
+        let (health, relist) = (reflector.health(), reflector.relist());
         let task = tokio::spawn(reflector.run(Shutdown::manual()));
         Run { answers: script.len(), asked, health, relist, client, task }
     }
