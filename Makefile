@@ -7,6 +7,8 @@ BUNDLE_IMG ?= workload-operator-bundle:latest
 # docker, podman or `buildah` with the same arguments.
 CONTAINER_TOOL ?= docker
 KUBECTL ?= kubectl
+KIND_CLUSTER ?= kind
+PLATFORMS ?= linux/amd64,linux/arm64
 CARGO ?= cargo
 
 # Every kind of custom resource: deleted before the operator, which removes the finalizers.
@@ -15,7 +17,7 @@ REVISION = $$(git rev-parse --short=12 HEAD)
 
 .DEFAULT_GOAL := build
 .PHONY: help build run test test-quick test-e2e lint fmt generate manifests docs install uninstall \
-	deploy undeploy docker-build docker-push bundle bundle-build build-installer release
+	deploy undeploy kind docker-build docker-push docker-buildx bundle bundle-build build-installer release
 
 ##@ General
 
@@ -44,7 +46,7 @@ generate: ## Generate CRDs and documents from the code.
 	hack/update-codegen.sh
 manifests: generate ## The same as generate.
 docs: ## Build the documentation: the site in target/book, the library's in target/doc.
-	$(CARGO) doc --locked --no-deps --workspace --all-features
+	$(CARGO) doc --locked --no-deps --all-features
 	hack/book.sh
 
 ##@ Cluster
@@ -62,12 +64,19 @@ undeploy: ## Delete every custom resource, then the operator, its CRDs and its p
 	done
 	$(CARGO) run --quiet --locked -- manifests --image $(IMG) | $(KUBECTL) delete --ignore-not-found -f -
 
+kind: docker-build ## Load the image IMG into the kind cluster KIND_CLUSTER (created if it is missing), and deploy it.
+	kind get clusters | grep -qx $(KIND_CLUSTER) || kind create cluster --name $(KIND_CLUSTER)
+	kind load docker-image $(IMG) --name $(KIND_CLUSTER)
+	$(MAKE) deploy IMG=$(IMG) KUBECTL="$(KUBECTL) --context kind-$(KIND_CLUSTER)"
+
 ##@ Packages
 
 docker-build: ## Build the image IMG.
 	$(CONTAINER_TOOL) build --build-arg REVISION="$(REVISION)" -t $(IMG) .
 docker-push: ## Push the image IMG.
 	$(CONTAINER_TOOL) push $(IMG)
+docker-buildx: ## Build the image IMG for PLATFORMS, and push it.
+	docker buildx build --push --platform=$(PLATFORMS) --build-arg REVISION="$(REVISION)" -t $(IMG) .
 bundle: generate ## Generate the OLM bundle of the image IMG in target/bundle.
 	hack/bundle.sh target/bundle $(IMG)
 bundle-build: ## Build the image BUNDLE_IMG of the bundle.

@@ -101,7 +101,7 @@ is_in_order() {
 
 # In all files but those in artifacts, which replace_placeholders changes in the release.
 list_placeholders() {
-  git grep -nE '^IMAGE=.*example\.com|https://example\.com/workload-operator|maintainers@example\.com' \
+  git grep -nE '@example\.com/|^IMAGE=.*example\.com|https://example\.com/workload-operator|maintainers@example\.com' \
     -- ':!artifacts' ":!hack/${0##*/}" || true
 }
 

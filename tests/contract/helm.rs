@@ -84,7 +84,8 @@ impl Helm {
     }
 
     fn template(&self, arguments: &[&str]) -> Result<Vec<Value>, String> {
-        let mut all = vec!["template", NAME, CHART, "--namespace", SYSTEM];
+        // Without the pod of `helm test`.
+        let mut all = vec!["template", NAME, CHART, "--namespace", SYSTEM, "--no-hooks"];
         all.extend(arguments);
         let made = objects(&self.run(&all)?);
         Ok(made.into_iter().filter(|object| !object.is_null()).collect())
