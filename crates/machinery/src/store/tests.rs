@@ -1,6 +1,5 @@
 mod lists;
 mod answers;
-mod answers_and_lists;
 mod reads;
 
 use std::sync::Arc;
@@ -115,11 +114,6 @@ impl Bed {
     /// The response to a write.
     fn wrote(&self, thing: Thing) {
         self.store.apply_response(thing);
-    }
-
-    /// The response to a delete.
-    fn removed(&self, name: &str, number: u64) {
-        self.store.apply_delete(&key(name), uid(number));
     }
 
     /// Returns the deltas reported since the last call, in order.
