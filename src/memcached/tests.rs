@@ -236,50 +236,15 @@ fn an_incomplete_rollout_is_not_ready() {
 }
 
 #[test]
-fn a_memcached_is_not_ready_until_every_pod_is_named() {
-    let status = status_with(&sample(), rolled_out(2), &["a"]);
-    let ready = condition(&status.conditions, Type::Ready);
-    assert_eq!(ready, Some((Truth::False, "RollingOut", "1 of 2 pods exists")));
-    assert_eq!(condition(&status.conditions, Type::Available).unwrap().0, Truth::True);
-}
-
-#[test]
-fn a_size_of_zero_is_ready() {
-    let mut memcached = sample();
-    memcached.spec.size = 0;
-    let status = status_with(&memcached, rolled_out(0), &[]);
-    let ready = condition(&status.conditions, Type::Ready).unwrap();
-    assert_eq!((ready.0, ready.1), (Truth::True, "ScaledToZero"));
-    assert_eq!(condition(&status.conditions, Type::Available).unwrap().0, Truth::True);
-}
-
-#[test]
-fn a_rollout_past_its_deadline_is_stalled_and_degraded() {
-    let mut there = rolled_out(2);
-    there["conditions"][1] = json!({
-        "type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded",
-        "message": "ReplicaSet has timed out progressing.",
-    });
-    let status = status_with(&sample(), there, &[]);
-    for kind in [Type::Stalled, Type::Degraded] {
-        let stalled = condition(&status.conditions, kind).unwrap();
-        assert_eq!((stalled.0, stalled.1), (Truth::True, "ProgressDeadlineExceeded"));
+fn a_memcached_is_ready_only_with_as_many_pods_as_desired() {
+    for (pods, message) in
+        [(&["a"][..], "1 of 2 pods exists"), (&["a", "b", "c"], "3 of 2 pods exist")]
+    {
+        let status = status_with(&sample(), rolled_out(2), pods);
+        let ready = condition(&status.conditions, Type::Ready);
+        assert_eq!(ready, Some((Truth::False, "RollingOut", message)));
+        assert_eq!(condition(&status.conditions, Type::Available).unwrap().0, Truth::True);
     }
-    assert_eq!(condition(&status.conditions, Type::Reconciling), None);
-}
-
-#[test]
-fn pods_that_cannot_be_created_are_degraded_but_not_stalled() {
-    let mut there = rolled_out(0);
-    there["conditions"] = json!([{
-        "type": "ReplicaFailure", "status": "True", "reason": "FailedCreate",
-        "message": "pods \"x\" is forbidden: exceeded quota: q",
-    }]);
-    let status = status_with(&sample(), there, &[]);
-    let degraded = condition(&status.conditions, Type::Degraded).unwrap();
-    assert_eq!((degraded.0, degraded.1), (Truth::True, "ReplicaFailure"));
-    assert!(degraded.2.contains("exceeded quota"));
-    assert!(condition(&status.conditions, Type::Stalled).is_none());
 }
 
 #[test]
@@ -380,13 +345,6 @@ fn available_does_not_depend_on_the_observed_generation() {
     let status = status(&memcached, &found(Some(&edited), health), Vec::new(), Time::new(NOW));
     assert_eq!(condition(&status.conditions, Type::Available).unwrap().0, Truth::True);
     assert_eq!(condition(&status.conditions, Type::Ready).unwrap().0, Truth::False);
-}
-
-#[test]
-fn a_memcached_with_surplus_pods_is_not_ready() {
-    let surplus = status_with(&sample(), rolled_out(2), &["a", "b", "c"]);
-    let ready = condition(&surplus.conditions, Type::Ready);
-    assert_eq!(ready, Some((Truth::False, "RollingOut", "3 of 2 pods exist")));
 }
 
 #[test]
