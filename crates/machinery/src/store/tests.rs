@@ -116,6 +116,11 @@ impl Bed {
         self.store.apply_response(thing);
     }
 
+    /// The response to a delete.
+    fn removed(&self, name: &str, number: u64) {
+        self.store.apply_delete(&key(name), uid(number));
+    }
+
     /// Returns the deltas reported since the last call, in order.
     fn in_order(&mut self) -> Vec<String> {
         std::mem::take(&mut *self.log.lock())

@@ -28,6 +28,26 @@ fn a_late_response_reports_an_object_that_was_deleted_since() {
 }
 
 #[test]
+fn the_deletion_of_an_earlier_namesake_does_not_restore_the_object_we_deleted() {
+    for is_decodable in [true, false] {
+        let mut bed = Bed::new();
+        bed.list(5, vec![]);
+        bed.wrote(thing("a", 2, 8));
+        bed.apply(thing("a", 1, 6));
+        bed.removed("a", 2);
+        if is_decodable {
+            bed.deleted(thing("a", 1, 7));
+        } else {
+            bed.writer.undecodable(&key("a"), uid(1), ResourceVersion::new(7), true);
+        }
+        bed.apply(thing("a", 2, 8));
+        assert!(bed.held().is_empty());
+        bed.deleted(thing("a", 2, 9));
+        assert_eq!((bed.held().len(), bed.store.unconfirmed()), (0, 0));
+    }
+}
+
+#[test]
 fn an_unconfirmed_object_is_removed_although_a_namesake_was_shown() {
     let mut bed = Bed::new();
     bed.list(5, vec![thing("a", 1, 5)]);
