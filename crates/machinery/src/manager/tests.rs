@@ -696,55 +696,41 @@ async fn a_terminating_object_or_one_of_a_former_owner_is_awaited_silently() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_field_that_is_reverted_is_applied_few_times_a_minute() {
-    let server = Server::default();
-    let cx = context(&server);
-    let ensure = async || cx.ensure::<Child>(desired(&json!({"size": 1}))).await.map(drop);
-    ensure().await.unwrap();
-    let change = || {
-        let mut changed = server.get(CHILD);
-        changed["spec"]["size"] = json!(9);
-        server.put(CHILD, changed);
-        shows(&cx, &server);
-    };
-    for _ in 0..5 {
-        change();
-        ensure().await.unwrap();
-    }
-    change();
-    let contested = ensure().await.unwrap_err();
-    assert!(contested.to_string().contains("keeps reverting Child \"x\""), "{contested}");
-    assert_eq!(contested.retry_in(), Some(Duration::from_secs(60)));
-    assert_eq!(server.get(CHILD)["spec"]["size"], 9);
-    cx.ensure::<Child>(desired(&json!({"size": 2}))).await.unwrap();
-    assert_eq!(server.get(CHILD)["spec"]["size"], 2, "something else is desired");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_second_installation_with_other_settings_is_found_by_its_record() {
-    let server = Server::default();
-    let cx = context(&server);
-    let ensure = async |size| cx.ensure::<Child>(desired(&json!({"size": size}))).await.map(drop);
-    for _ in 0..5 {
+async fn a_reverted_field_or_record_is_applied_few_times_a_minute_and_named() {
+    // A second installation with other settings is found by its record.
+    let record = format!("/metadata/annotations/{}", NoLabels::APPLIED.replace('/', "~1"));
+    let of_a_second = format!("metadata.annotations.{}", NoLabels::APPLIED);
+    for (place, value, name) in [
+        ("/spec/size", json!(9), "spec.size"),
+        (&*record, json!("foo/0123456789abcdef"), &*of_a_second),
+    ] {
+        let server = Server::default();
+        let cx = context(&server);
+        let ensure =
+            async |size| cx.ensure::<Child>(desired(&json!({"size": size}))).await.map(drop);
         ensure(1).await.unwrap();
-        let mut theirs = server.get(CHILD);
-        theirs["metadata"]["annotations"][<NoLabels as MetadataFilter>::APPLIED] =
-            json!("foo/0123456789abcdef");
-        theirs["spec"]["size"] = json!(2);
-        server.put(CHILD, theirs);
-        shows(&cx, &server);
+        let change = || {
+            let mut changed = server.get(CHILD);
+            *changed.pointer_mut(place).unwrap() = value.clone();
+            server.put(CHILD, changed);
+            shows(&cx, &server);
+        };
+        for _ in 0..5 {
+            change();
+            ensure(1).await.unwrap();
+        }
+        change();
+        let contested = ensure(1).await.unwrap_err();
+        let ReconcileError::Contested { field: Some(field), .. } = &contested else {
+            panic!("{contested:?}")
+        };
+        assert_eq!(field, name);
+        assert!(contested.to_string().contains("keeps reverting Child \"x\""), "{contested}");
+        assert_eq!(contested.retry_in(), Some(Duration::from_secs(60)));
+        assert_eq!(server.get(CHILD).pointer(place), Some(&value));
+        ensure(2).await.unwrap();
+        assert_eq!(server.get(CHILD)["spec"]["size"], 2, "something else is desired");
     }
-    ensure(1).await.unwrap();
-    let mut theirs = server.get(CHILD);
-    theirs["metadata"]["annotations"][<NoLabels as MetadataFilter>::APPLIED] =
-        json!("foo/0123456789abcdef");
-    server.put(CHILD, theirs);
-    shows(&cx, &server);
-    let contested = ensure(1).await.unwrap_err();
-    let ReconcileError::Contested { field: Some(field), .. } = &contested else {
-        panic!("{contested:?}")
-    };
-    assert_eq!(*field, format!("metadata.annotations.{}", <NoLabels as MetadataFilter>::APPLIED));
 }
 
 #[tokio::test(start_paused = true)]
