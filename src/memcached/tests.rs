@@ -80,19 +80,8 @@ fn each_setting_of_the_spec_becomes_a_memcached_argument() {
     let container = container_of(json!({"memory": "2Gi", "maxConnections": 4096, "threads": 8,
         "maxItemSize": "8Mi", "options": ["no_lru_crawler", "tail_repair_time=60"],
         "readinessProbe": "None"}));
-    let expected = json!([
-        "-m",
-        "2048",
-        "-c",
-        "4096",
-        "-t",
-        "8",
-        "-I",
-        "8m",
-        "-o",
-        "no_lru_crawler,tail_repair_time=60"
-    ]);
-    assert_eq!(container["args"], expected);
+    let args = "-m 2048 -c 4096 -t 8 -I 8m -o no_lru_crawler,tail_repair_time=60";
+    assert_eq!(container["args"], json!(args.split(' ').collect::<Vec<_>>()));
     assert!(container["readinessProbe"].is_null());
 }
 
@@ -298,29 +287,22 @@ fn a_refused_write_is_reported_with_the_servers_message() {
 
 #[test]
 fn the_finalizer_reports_its_start_and_its_end() {
-    let memcached = sample();
-    let of = |done| {
-        let status = finalizing(&memcached, done, Time::new(NOW));
-        let degraded = condition(&status.conditions, Type::Degraded).unwrap();
-        (degraded.0, degraded.1.to_owned(), degraded.2.to_owned())
-    };
-    assert_eq!(
-        of(false),
+    for (done, truth, message) in [
         (
+            false,
             Truth::Unknown,
-            "Finalizing".into(),
-            "Performing finalizer operations for the custom resource: memcached-sample".into()
-        )
-    );
-    assert_eq!(
-        of(true),
+            "Performing finalizer operations for the custom resource: memcached-sample",
+        ),
         (
+            true,
             Truth::True,
-            "Finalizing".into(),
-            "Finalizer operations for custom resource memcached-sample name were successfully accomplished"
-                .into()
-        )
-    );
+            "Finalizer operations for custom resource memcached-sample name were successfully accomplished",
+        ),
+    ] {
+        let status = finalizing(&sample(), done, Time::new(NOW));
+        let degraded = condition(&status.conditions, Type::Degraded);
+        assert_eq!(degraded, Some((truth, "Finalizing", message)));
+    }
 }
 
 #[test]
