@@ -150,4 +150,7 @@ fn a_deletion_removes_the_object_at_its_version_but_no_newer_one() {
     bed.deleted(thing("c", 4, 8));
     assert_eq!(bed.held(), ["b2@4", "c3@5"]);
     assert_eq!(bed.reported(), ["-a1@3"]);
+    // What was deleted came after the object that is held.
+    bed.deleted(thing("b", 9, 12));
+    assert_eq!((bed.held(), bed.reported()), (vec!["c3@5".to_owned()], vec!["-b2@4".to_owned()]));
 }
