@@ -186,18 +186,6 @@ async fn events_between_outages_reset_the_backoff() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn retry_after_is_honoured() {
-    let model = Server::new(1);
-    let informer = informer(&model);
-    informer.synced().await;
-    let before = model.requests().len();
-    model.script([Fault::Close, Fault::TooMany(25)]);
-    pass(25).await;
-    assert_eq!(model.requests().len() - before, 1);
-    until("it heals", || state(&informer) == State::Live).await;
-}
-
-#[tokio::test(start_paused = true)]
 async fn watch_timeouts_differ() {
     let model = Server::new(1);
     let informer = informer(&model);

@@ -73,9 +73,49 @@ async fn refused(manager: Manager) -> String {
 // === Wiring ===
 
 #[tokio::test]
-async fn a_manager_without_controllers_is_refused() {
-    let why = refused(Manager::new("test")).await;
-    assert!(why.contains("add `manager.controller::<KIND>().reconcile(FUNCTION)`"), "{why}");
+async fn each_wiring_fault_is_refused_before_the_start_with_its_fix() {
+    let empty = || Manager::new("test");
+    let sites = || empty().controller::<Site>();
+    let index = || Index::new("size", |site: &Site, each| each(site.metadata.key.name().clone()));
+    let faults: [(Manager, &[&str]); 8] = [
+        (empty(), &["add `manager.controller::<KIND>().reconcile(FUNCTION)`"]),
+        (sites().named("My Sites").reconcile(nothing), &["cannot be named \"My Sites\""]),
+        (
+            sites().reconcile(nothing).informer::<Site>(move |it| it.index(index()).index(index())),
+            &["sites.example.com has two indexes named \"size\""],
+        ),
+        // Its type decodes complete objects.
+        (
+            sites()
+                .reads::<Typed<ConfigMap>>()
+                .reconcile(nothing)
+                .informer::<Typed<ConfigMap>>(|it| it.metadata_only()),
+            &["configmaps requests metadata only", "declare a view"],
+        ),
+        (
+            sites().reconcile(nothing).informer::<Secret>(|all| all.labels("a=b")),
+            &["Secret, which no controller declares"],
+        ),
+        (
+            empty().leader_election(Lease::named("test")).controller::<Site>().reconcile(nothing),
+            &["Lease::named(\"test\").namespace(\"…\")"],
+        ),
+        (
+            sites().filter::<Node>(|_| true).reads::<Node>().reconcile(nothing),
+            &["but no change of Node enqueues anything"],
+        ),
+        (
+            sites().owns_labelled::<Child>("example.com/site").reconcile(nothing),
+            &[
+                "the controller site owns Child by the label \"example.com/site\", which its view does not keep",
+                "which the garbage collector does not delete: add `.finalizer(\"example.com/site\"",
+            ],
+        ),
+    ];
+    for (manager, sentences) in faults {
+        let why = refused(manager).await;
+        assert!(sentences.iter().all(|sentence| why.contains(sentence)), "{sentences:?}: {why}");
+    }
 }
 
 #[tokio::test]
@@ -100,13 +140,6 @@ async fn all_wiring_faults_are_reported_at_once_with_their_fixes() {
     }
 }
 
-#[tokio::test]
-async fn an_invalid_name_is_refused() {
-    let manager = Manager::new("test").controller::<Site>().named("My Sites");
-    let why = refused(manager.reconcile(nothing)).await;
-    assert!(why.contains("cannot be named \"My Sites\""), "{why}");
-}
-
 /// Another view of the sites.
 #[derive(Debug, Deserialize)]
 struct SiteName {
@@ -114,26 +147,6 @@ struct SiteName {
 }
 
 crate::view!(SiteName: Kind::namespaced("example.com", "v1", "Site", "sites"));
-
-#[tokio::test]
-async fn an_informer_that_cannot_work_is_refused_before_the_start() {
-    let index = || Index::new("size", |site: &Site, each| each(site.metadata.key.name().clone()));
-    let manager = Manager::new("test").controller::<Site>().reconcile(nothing);
-    let manager = manager.informer::<Site>(move |builder| builder.index(index()).index(index()));
-    let why = refused(manager).await;
-    assert!(why.contains("sites.example.com has two indexes named \"size\""), "{why}");
-}
-
-#[tokio::test]
-async fn metadata_only_is_refused_for_types_that_decode_complete_objects() {
-    let manager = Manager::new("test").controller::<Site>().reads::<Typed<ConfigMap>>();
-    let manager = manager.reconcile(nothing).informer::<Typed<ConfigMap>>(|it| it.metadata_only());
-    let why = refused(manager).await;
-    assert!(
-        why.contains("configmaps requests metadata only") && why.contains("declare a view"),
-        "{why}"
-    );
-}
 
 #[tokio::test]
 async fn two_views_of_an_owner_share_the_index_of_owned_objects() {
@@ -144,13 +157,6 @@ async fn two_views_of_an_owner_share_the_index_of_owned_objects() {
     let manager = manager.controller::<SiteName>().named("names").owns::<Child>().reconcile(names);
     let connect = |options| Server::default().client(options);
     assert!(manager.program(connect).await.is_ok());
-}
-
-#[tokio::test]
-async fn a_change_of_an_informer_that_no_controller_reads_is_refused() {
-    let unused = Manager::new("test").controller::<Site>().reconcile(nothing);
-    let why = refused(unused.informer::<Secret>(|all| all.labels("a=b"))).await;
-    assert!(why.contains("Secret, which no controller declares"), "{why}");
 }
 
 #[tokio::test]
@@ -168,14 +174,6 @@ async fn two_views_of_a_kind_have_one_series_and_two_checks() {
     for check in ["informer-sites.example.com", "informer-sites.example.com-2"] {
         assert!(ready.one(check).is_some(), "{check}");
     }
-}
-
-#[tokio::test]
-async fn a_lease_whose_namespace_is_unknown_is_refused() {
-    let manager = Manager::new("test").leader_election(Lease::named("test"));
-    let manager = manager.controller::<Site>().reconcile(nothing);
-    let why = refused(manager).await;
-    assert!(why.contains("Lease::named(\"test\").namespace(\"…\")"), "{why}");
 }
 
 // === Passes ===
@@ -414,20 +412,6 @@ async fn a_reconcile_adds_its_finalizer_and_writes_the_status_after_it() {
             assert_eq!(written[..3], [1, 0, -1]);
         })
         .await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_repeated_warning_is_published_once() {
-    let server = Server::default();
-    let cx = context(&server);
-    let news = |reason: Option<&'static str>| {
-        cx.controller.begins(cx.key());
-        let is_news = reason.is_some_and(|it| cx.controller.is_news(&cx.object, it, None));
-        cx.controller.succeeded(cx.key());
-        is_news
-    };
-    let found = [Some("A"), Some("A"), Some("B"), None, Some("B")].map(news);
-    assert_eq!(found, [true, false, true, false, true]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -712,55 +696,41 @@ async fn a_terminating_object_or_one_of_a_former_owner_is_awaited_silently() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_field_that_is_reverted_is_applied_few_times_a_minute() {
-    let server = Server::default();
-    let cx = context(&server);
-    let ensure = async || cx.ensure::<Child>(desired(&json!({"size": 1}))).await.map(drop);
-    ensure().await.unwrap();
-    let change = || {
-        let mut changed = server.get(CHILD);
-        changed["spec"]["size"] = json!(9);
-        server.put(CHILD, changed);
-        shows(&cx, &server);
-    };
-    for _ in 0..5 {
-        change();
-        ensure().await.unwrap();
-    }
-    change();
-    let contested = ensure().await.unwrap_err();
-    assert!(contested.to_string().contains("keeps reverting Child \"x\""), "{contested}");
-    assert_eq!(contested.retry_in(), Some(Duration::from_secs(60)));
-    assert_eq!(server.get(CHILD)["spec"]["size"], 9);
-    cx.ensure::<Child>(desired(&json!({"size": 2}))).await.unwrap();
-    assert_eq!(server.get(CHILD)["spec"]["size"], 2, "something else is desired");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_second_installation_with_other_settings_is_found_by_its_record() {
-    let server = Server::default();
-    let cx = context(&server);
-    let ensure = async |size| cx.ensure::<Child>(desired(&json!({"size": size}))).await.map(drop);
-    for _ in 0..5 {
+async fn a_reverted_field_or_record_is_applied_few_times_a_minute_and_named() {
+    // A second installation with other settings is found by its record.
+    let record = format!("/metadata/annotations/{}", NoMetadata::APPLIED.replace('/', "~1"));
+    let of_a_second = format!("metadata.annotations.{}", NoMetadata::APPLIED);
+    for (place, value, name) in [
+        ("/spec/size", json!(9), "spec.size"),
+        (&*record, json!("foo/0123456789abcdef"), &*of_a_second),
+    ] {
+        let server = Server::default();
+        let cx = context(&server);
+        let ensure =
+            async |size| cx.ensure::<Child>(desired(&json!({"size": size}))).await.map(drop);
         ensure(1).await.unwrap();
-        let mut theirs = server.get(CHILD);
-        theirs["metadata"]["annotations"][<NoMetadata as MetadataFilter>::APPLIED] =
-            json!("foo/0123456789abcdef");
-        theirs["spec"]["size"] = json!(2);
-        server.put(CHILD, theirs);
-        shows(&cx, &server);
+        let change = || {
+            let mut changed = server.get(CHILD);
+            *changed.pointer_mut(place).unwrap() = value.clone();
+            server.put(CHILD, changed);
+            shows(&cx, &server);
+        };
+        for _ in 0..5 {
+            change();
+            ensure(1).await.unwrap();
+        }
+        change();
+        let contested = ensure(1).await.unwrap_err();
+        let ReconcileError::Contested { field: Some(field), .. } = &contested else {
+            panic!("{contested:?}")
+        };
+        assert_eq!(field, name);
+        assert!(contested.to_string().contains("keeps reverting Child \"x\""), "{contested}");
+        assert_eq!(contested.retry_in(), Some(Duration::from_secs(60)));
+        assert_eq!(server.get(CHILD).pointer(place), Some(&value));
+        ensure(2).await.unwrap();
+        assert_eq!(server.get(CHILD)["spec"]["size"], 2, "something else is desired");
     }
-    ensure(1).await.unwrap();
-    let mut theirs = server.get(CHILD);
-    theirs["metadata"]["annotations"][<NoMetadata as MetadataFilter>::APPLIED] =
-        json!("foo/0123456789abcdef");
-    server.put(CHILD, theirs);
-    shows(&cx, &server);
-    let contested = ensure(1).await.unwrap_err();
-    let ReconcileError::Contested { field: Some(field), .. } = &contested else {
-        panic!("{contested:?}")
-    };
-    assert_eq!(*field, format!("metadata.annotations.{}", <NoMetadata as MetadataFilter>::APPLIED));
 }
 
 #[tokio::test(start_paused = true)]

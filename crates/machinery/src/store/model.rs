@@ -353,6 +353,8 @@ impl World {
                     let believed = believed.expect("updated before it was added");
                     assert!(Arc::ptr_eq(&believed, old), "{old:?} was never reported");
                     assert_eq!(old.uid(), new.uid());
+                    let number = |thing: &Thing| thing.meta().version.number();
+                    assert!(number(old) < number(new), "an echo was reported: {new:?}");
                     self.believed.insert(name, new.clone());
                 }
                 Delta::Deleted(last) => {

@@ -1,6 +1,5 @@
 mod lists;
 mod answers;
-mod answers_and_lists;
 mod reads;
 
 use std::sync::Arc;

@@ -99,6 +99,13 @@ fn nodes([desired, current, updated, ready]: [i32; 4]) -> Value {
         "numberReady": ready, "numberAvailable": ready})
 }
 
+/// The status of a DaemonSet that is ready on all desired nodes. This many more run it.
+fn misscheduled(desired: i32, more: i32) -> Value {
+    let mut status = nodes([desired; 4]);
+    status["numberMisscheduled"] = json!(more);
+    status
+}
+
 // === Evidence ===
 
 fn pod(status: Value) -> Vec<PodState> {
@@ -327,16 +334,33 @@ fn of_daemon_with(status: Value, context: Context<'_>, min_ready: Option<i32>) -
         .into_vec()
 }
 
+/// A Memcached whose size is zero.
+fn scaled_to_zero() -> Vec<Condition> {
+    let mut memcached: Memcached = custom(MEMCACHED);
+    memcached.spec.size = 0;
+    let children = memcached::desired(&memcached, &memcached::Images::of("memcached:1"));
+    let mut object = wire(&memcached, &children.deployment);
+    object["status"] = rolled_out(0);
+    let child: Deployment = child(&object);
+    let health = Health::of_deployment(&child, &Context::default());
+    let found = found(Some(&child), health);
+    memcached::status(&memcached, &found, Vec::new(), Time::new(0)).conditions.into_vec()
+}
+
 // === Rows ===
 
-fn row(
-    state: (&'static str, &'static str),
-    conditions: Vec<Condition>,
-    is: &'static str,
-    reason: &'static str,
-    message: &'static str,
-) -> Row {
-    Row { state, conditions, is, reason, message }
+/// Rows: the kind, the state in words, its conditions => the columns, the reason, the message.
+// rustfmt would give each row nine lines, but leaves a macro's own syntax alone.
+macro_rules! rows {
+    ($($kind:ident $state:literal, $conditions:expr => $is:literal $reason:literal $message:expr,)*) => {
+        vec![$(Row {
+            state: ($kind, $state),
+            conditions: $conditions,
+            is: $is,
+            reason: $reason,
+            message: $message,
+        }),*]
+    };
 }
 
 const M: &str = "Memcached";
@@ -346,357 +370,136 @@ const G: &str = "GenericDaemon";
 fn rollouts() -> Vec<Row> {
     let none = Vec::new;
     let fine = |completed| context(completed, none());
-    vec![
-        row(
-            (M, "the Deployment's status is of an older generation"),
-            of_memcached(changed(json!({"observedGeneration": 0})), fine(COMPLETED)),
-            "F U T F T -",
-            "RollingOut",
-            "Waiting for the Deployment controller",
-        ),
-        row(
-            (M, "the Deployment controller cannot create a ReplicaSet: a quota, or a policy"),
-            of_memcached(without_replica_set(), fine(UNDER_WAY)),
-            "F U T T T -",
-            "ReplicaFailure",
-            "Failed to create new replica set \"a-1\": exceeded quota",
-        ),
-        row(
-            (M, "the same for five minutes"),
-            of_memcached(
-                without_replica_set(),
-                lasting(known(fine(STUCK), Level::Degraded, Reason::ReplicaFailure, "m")),
-            ),
-            "F U F T - T",
-            "ReplicaFailure",
-            "Failed to create new replica set \"a-1\": exceeded quota",
-        ),
-        row(
-            (M, "the Deployment controller has not acted for 30 s"),
-            of_memcached(changed(json!({"observedGeneration": 0})), fine(STUCK)),
-            "F U T T T -",
-            "ProgressDeadlineExceeded",
+    rows! {
+        M "the Deployment's status is of an older generation",
+            of_memcached(changed(json!({"observedGeneration": 0})), fine(COMPLETED))
+            => "F U T F T -" "RollingOut" "Waiting for the Deployment controller",
+        M "the Deployment controller cannot create a ReplicaSet: a quota, or a policy",
+            of_memcached(without_replica_set(), fine(UNDER_WAY))
+            => "F U T T T -" "ReplicaFailure" "Failed to create new replica set \"a-1\": exceeded quota",
+        M "the same for five minutes",
+            of_memcached(without_replica_set(),
+                lasting(known(fine(STUCK), Level::Degraded, Reason::ReplicaFailure, "m")))
+            => "F U F T - T" "ReplicaFailure" "Failed to create new replica set \"a-1\": exceeded quota",
+        M "the Deployment controller has not acted for 30 s",
+            of_memcached(changed(json!({"observedGeneration": 0})), fine(STUCK))
+            => "F U T T T -" "ProgressDeadlineExceeded"
             "The Deployment controller has not processed the Deployment for 30 seconds. Check that \
              kube-controller-manager is running",
-        ),
-        row(
-            (M, "completed, then a new pod must first be ready for minReadySeconds"),
-            that_waits(),
-            "F F F F T -",
-            "RollingOut",
+        M "completed, then a new pod must first be ready for minReadySeconds", that_waits()
+            => "F F F F T -" "RollingOut"
             "1 of 2 replicas is available: new pods must first be ready for minReadySeconds",
-        ),
-        row(
-            (A, "the Deployment's status is of an older generation"),
-            of_app(rolled_out(2), true),
-            "F T U F T -",
-            "RollingOut",
-            "Waiting for the Deployment controller",
-        ),
-        row(
-            (A, "an update was refused; the Deployment serves as it was"),
-            of_app(changed(json!({"observedGeneration": 2})), false),
-            "F T F T - T",
-            "Invalid",
-            "cannot update Deployment",
-        ),
-        row(
-            (M, "rollout in progress"),
-            of_memcached(starting(), fine(UNDER_WAY)),
-            "F F T F T -",
-            "RollingOut",
-            "0 of 2 replicas are ready",
-        ),
-        row(
-            (M, "rollout completed; also if an admission policy has changed what was written"),
-            of_memcached(rolled_out(2), fine(UNDER_WAY)),
-            "T T F F - -",
-            "AllReplicasReady",
-            "All 2 replicas are ready",
-        ),
-        row(
-            (M, "rollout in progress for 30 s without progress, and a container crashes"),
-            of_memcached(starting(), context(STUCK, pod(waiting("CrashLoopBackOff")))),
-            "F F T T T -",
-            "CrashLoopBackOff",
-            "Pod cart-1 crashes: container memcached (exit code 3)",
-        ),
-        row(
-            (M, "rollout in progress for 30 s without progress, and an image cannot be pulled"),
-            of_memcached(starting(), context(STUCK, pod(waiting("ImagePullBackOff")))),
-            "F F T T T -",
-            "ImagePullFailed",
-            "Pod cart-1 cannot pull image memcached:typo",
-        ),
-        row(
-            (M, "rollout in progress for 30 s without progress, and a container cannot be started"),
-            of_memcached(starting(), context(STUCK, pod(waiting("CreateContainerConfigError")))),
-            "F F F T - T",
-            "ContainerFailed",
-            "Pod cart-1 cannot start container memcached: it runs as root",
-        ),
-        row(
-            (M, "rollout in progress for 30 s without progress, and no pod shows why"),
-            of_memcached(starting(), fine(STUCK)),
-            "F F T F T -",
-            "RollingOut",
-            "0 of 2 replicas are ready",
-        ),
-        row(
-            (M, "rollout in progress for minutes without progress, and a pod pulls its image"),
-            of_memcached(starting(), context((false, 599), pod(pulling("memcached")))),
-            "F F T F T -",
-            "RollingOut",
-            "0 of 2 replicas are ready; pod cart-1 is starting on node node-1",
-        ),
-        row(
-            (M, "the same after the deadline, if the size has grown"),
-            of_memcached(down(), context(LATE, pod(pulling("memcached")))),
-            "F F T T T -",
-            "ContainersNotReady",
-            "Pod cart-1 is starting on node node-1",
-        ),
-        row(
-            (M, "only the size has grown, for ten minutes without progress, and no pod shows why"),
-            of_memcached(
-                changed(
-                    json!({"readyReplicas": 1, "availableReplicas": 1, "unavailableReplicas": 1}),
-                ),
-                fine((false, 610)),
-            ),
-            "F F T T T -",
-            "ProgressDeadlineExceeded",
-            "No progress for 600 seconds: 1 of 2 replicas is ready",
-        ),
-        row(
-            (M, "the same, and the operator has just started"),
-            of_memcached(
-                changed(
-                    json!({"readyReplicas": 1, "availableReplicas": 1, "unavailableReplicas": 1}),
-                ),
-                known(
-                    fine(STUCK),
-                    Level::Degraded,
-                    Reason::ProgressDeadlineExceeded,
-                    "No progress",
-                ),
-            ),
-            "F F T T T -",
-            "ProgressDeadlineExceeded",
-            "No progress for 600 seconds: 1 of 2 replicas is ready",
-        ),
-        row(
-            (M, "rollout in progress for 30 s without progress, and a readiness gate is not open"),
-            of_memcached(starting(), context(STUCK, pod(gated()))),
-            "F F T F T -",
-            "RollingOut",
-            "0 of 2 replicas are ready; pod cart-1 is running, but its readiness gates are not met: gate \"lb\" \
-             is not \"True\"",
-        ),
-        row(
-            (M, "a readiness gate was not open by the deadline, and the operator has just started"),
-            of_memcached(
-                starting(),
-                known(
-                    context(STUCK, pod(gated())),
-                    Level::Degraded,
-                    Reason::ContainersNotReady,
-                    "Pod cart-1 is running, but its readiness gates are not met",
-                ),
-            ),
-            "F F T T T -",
-            "ContainersNotReady",
+        A "the Deployment's status is of an older generation", of_app(rolled_out(2), true)
+            => "F T U F T -" "RollingOut" "Waiting for the Deployment controller",
+        A "an update was refused; the Deployment serves as it was",
+            of_app(changed(json!({"observedGeneration": 2})), false)
+            => "F T F T - T" "Invalid" "cannot update Deployment",
+        M "rollout in progress", of_memcached(starting(), fine(UNDER_WAY))
+            => "F F T F T -" "RollingOut" "0 of 2 replicas are ready",
+        M "rollout completed; also if an admission policy has changed what was written",
+            of_memcached(rolled_out(2), fine(UNDER_WAY)) => "T T F F - -" "AllReplicasReady" "All 2 replicas are ready",
+        M "rollout in progress for 30 s without progress, and a container crashes",
+            of_memcached(starting(), context(STUCK, pod(waiting("CrashLoopBackOff"))))
+            => "F F T T T -" "CrashLoopBackOff" "Pod cart-1 crashes: container memcached (exit code 3)",
+        M "rollout in progress for 30 s without progress, and an image cannot be pulled",
+            of_memcached(starting(), context(STUCK, pod(waiting("ImagePullBackOff"))))
+            => "F F T T T -" "ImagePullFailed" "Pod cart-1 cannot pull image memcached:typo",
+        M "rollout in progress for 30 s without progress, and a container cannot be started",
+            of_memcached(starting(), context(STUCK, pod(waiting("CreateContainerConfigError"))))
+            => "F F F T - T" "ContainerFailed" "Pod cart-1 cannot start container memcached: it runs as root",
+        M "rollout in progress for 30 s without progress, and no pod shows why", of_memcached(starting(), fine(STUCK))
+            => "F F T F T -" "RollingOut" "0 of 2 replicas are ready",
+        M "rollout in progress for minutes without progress, and a pod pulls its image",
+            of_memcached(starting(), context((false, 599), pod(pulling("memcached"))))
+            => "F F T F T -" "RollingOut" "0 of 2 replicas are ready; pod cart-1 is starting on node node-1",
+        M "the same after the deadline, if the size has grown",
+            of_memcached(down(), context(LATE, pod(pulling("memcached"))))
+            => "F F T T T -" "ContainersNotReady" "Pod cart-1 is starting on node node-1",
+        M "only the size has grown, for ten minutes without progress, and no pod shows why",
+            of_memcached(changed(json!({"readyReplicas": 1, "availableReplicas": 1, "unavailableReplicas": 1})),
+                fine((false, 610)))
+            => "F F T T T -" "ProgressDeadlineExceeded" "No progress for 600 seconds: 1 of 2 replicas is ready",
+        M "the same, and the operator has just started",
+            of_memcached(changed(json!({"readyReplicas": 1, "availableReplicas": 1, "unavailableReplicas": 1})),
+                known(fine(STUCK), Level::Degraded, Reason::ProgressDeadlineExceeded, "No progress"))
+            => "F F T T T -" "ProgressDeadlineExceeded" "No progress for 600 seconds: 1 of 2 replicas is ready",
+        M "rollout in progress for 30 s without progress, and a readiness gate is not open",
+            of_memcached(starting(), context(STUCK, pod(gated()))) => "F F T F T -" "RollingOut"
+            "0 of 2 replicas are ready; pod cart-1 is running, but its readiness gates are not met: gate \"lb\" is not \
+             \"True\"",
+        M "a readiness gate was not open by the deadline, and the operator has just started",
+            of_memcached(starting(), known(context(STUCK, pod(gated())), Level::Degraded, Reason::ContainersNotReady,
+                "Pod cart-1 is running, but its readiness gates are not met"))
+            => "F F T T T -" "ContainersNotReady"
             "Pod cart-1 is running, but its readiness gates are not met: gate \"lb\" is not \"True\"",
-        ),
-        row(
-            (M, "completed, then a readiness gate closes"),
-            of_memcached(down(), context(LACKING, pod(gated()))),
-            "F F F T - -",
-            "ContainersNotReady",
+        M "completed, then a readiness gate closes", of_memcached(down(), context(LACKING, pod(gated())))
+            => "F F F T - -" "ContainersNotReady"
             "Pod cart-1 is running, but its readiness gates are not met: gate \"lb\" is not \"True\"",
-        ),
-        row(
-            (M, "the Deployment's deadline has passed"),
-            of_memcached(
-                with_condition(down(), 1, "False", "ProgressDeadlineExceeded", "It timed out."),
-                context(UNDER_WAY, pod(waiting("CrashLoopBackOff"))),
-            ),
-            "F F F T - T",
-            "ProgressDeadlineExceeded",
+        M "the Deployment's deadline has passed",
+            of_memcached(with_condition(down(), 1, "False", "ProgressDeadlineExceeded", "It timed out."),
+                context(UNDER_WAY, pod(waiting("CrashLoopBackOff"))))
+            => "F F F T - T" "ProgressDeadlineExceeded"
             "It timed out. Pod cart-1 crashes: container memcached (exit code 3)",
-        ),
-        row(
-            (M, "a quota or Pod Security refuses pods (ReplicaFailure)"),
-            of_memcached(refused(starting(), "exceeded quota: q"), fine(UNDER_WAY)),
-            "F F T T T -",
-            "ReplicaFailure",
-            "exceeded quota: q",
-        ),
-        row(
-            (M, "kubectl rollout pause, and a change waits"),
-            held(
-                with_condition(
-                    changed(json!({"updatedReplicas": 0})),
-                    1,
-                    "Unknown",
-                    "DeploymentPaused",
-                    "Deployment is paused",
-                ),
-                COMPLETED,
-            ),
-            "F T F T - T",
-            "RolloutPaused",
+        M "a quota or Pod Security refuses pods (ReplicaFailure)",
+            of_memcached(refused(starting(), "exceeded quota: q"), fine(UNDER_WAY))
+            => "F F T T T -" "ReplicaFailure" "exceeded quota: q",
+        M "kubectl rollout pause, and a change waits",
+            held(with_condition(changed(json!({"updatedReplicas": 0})), 1, "Unknown", "DeploymentPaused",
+                "Deployment is paused"), COMPLETED)
+            => "F T F T - T" "RolloutPaused"
             "The rollout of Deployment memcached-sample is paused. To resume it, run: kubectl rollout resume \
              deployment/memcached-sample",
-        ),
-        row(
-            (M, "kubectl rollout pause, and only the size has grown"),
-            held(
-                with_condition(
-                    changed(json!({"replicas": 1, "updatedReplicas": 1, "readyReplicas": 1,
-                    "availableReplicas": 1, "unavailableReplicas": 1})),
-                    1,
-                    "Unknown",
-                    "DeploymentPaused",
-                    "It is paused",
-                ),
-                UNDER_WAY,
-            ),
-            "F F T F T -",
-            "RollingOut",
-            "1 of 2 replicas is up to date",
-        ),
-        row(
-            (M, "kubectl rollout pause, and nothing waits"),
-            held(
-                with_condition(rolled_out(2), 1, "Unknown", "DeploymentPaused", "It is paused"),
-                COMPLETED,
-            ),
-            "T T F F - -",
-            "AllReplicasReady",
-            "All 2 replicas are ready",
-        ),
-    ]
+        M "kubectl rollout pause, and only the size has grown",
+            held(with_condition(changed(json!({"replicas": 1, "updatedReplicas": 1, "readyReplicas": 1,
+                "availableReplicas": 1, "unavailableReplicas": 1})), 1, "Unknown", "DeploymentPaused",
+                "It is paused"), UNDER_WAY)
+            => "F F T F T -" "RollingOut" "1 of 2 replicas is up to date",
+        M "kubectl rollout pause, and nothing waits",
+            held(with_condition(rolled_out(2), 1, "Unknown", "DeploymentPaused", "It is paused"), COMPLETED)
+            => "T T F F - -" "AllReplicasReady" "All 2 replicas are ready",
+        M "size 0", scaled_to_zero() => "T T F F - -" "ScaledToZero" "No replicas are desired",
+    }
 }
 
 fn afterwards() -> Vec<Row> {
     let after = |pods| of_memcached(down(), context(COMPLETED, pods));
-    vec![
-        row(
-            (M, "completed, then a container crashes"),
-            after(pod(waiting("CrashLoopBackOff"))),
-            "F F F T - -",
-            "CrashLoopBackOff",
-            "Pod cart-1 crashes: container memcached (exit code 3)",
-        ),
-        row(
-            (M, "completed, then an image cannot be pulled"),
-            after(pod(waiting("ErrImagePull"))),
-            "F F F T - -",
-            "ImagePullFailed",
-            "Pod cart-1 cannot pull image memcached:typo",
-        ),
-        row(
-            (M, "completed, then an image has not been pulled for five minutes"),
-            of_memcached(
-                down(),
-                lasting(known(
-                    context(COMPLETED, pod(waiting("ErrImagePull"))),
-                    Level::Degraded,
-                    Reason::ImagePullFailed,
-                    "Pod cart-1 cannot pull image memcached:typo",
-                )),
-            ),
-            "F F F T - T",
-            "ImagePullFailed",
-            "Pod cart-1 cannot pull image memcached:typo",
-        ),
-        row(
-            (M, "completed, then an image's name is invalid"),
-            after(pod(waiting("InvalidImageName"))),
-            "F F F T - T",
-            "ImagePullFailed",
-            "Pod cart-1 cannot pull image memcached:typo: the image name is invalid",
-        ),
-        row(
-            (M, "completed, then a sidecar is not ready"),
-            of_memcached(down(), context(LACKING, pod(with_a_sidecar()))),
-            "F F F T - -",
-            "ContainersNotReady",
-            "Pod cart-1 is running, but its container istio-proxy is not ready",
-        ),
-        row(
-            (M, "completed, then a container crashes, and the list of pods fails"),
-            of_memcached(
-                down(),
-                without_lists(known(
-                    context(COMPLETED, Vec::new()),
-                    Level::Degraded,
-                    Reason::CrashLoopBackOff,
-                    "Pod cart-1 crashes: container memcached (exit code 3)",
-                )),
-            ),
-            "F F F T - -",
-            "CrashLoopBackOff",
-            "Pod cart-1 crashes: container memcached (exit code 3)",
-        ),
-        row(
-            (M, "completed, then pods are not ready, and the list of pods fails"),
-            of_memcached(down(), without_lists(context(LACKING, Vec::new()))),
-            "F F F T - -",
-            "ReplicasUnavailable",
-            "0 of 2 replicas are ready",
-        ),
-        row(
-            (M, "completed, then no node takes a pod"),
-            after(pod(unschedulable())),
-            "F F F T - -",
-            "PodsUnschedulable",
+    rows! {
+        M "completed, then a container crashes", after(pod(waiting("CrashLoopBackOff")))
+            => "F F F T - -" "CrashLoopBackOff" "Pod cart-1 crashes: container memcached (exit code 3)",
+        M "completed, then an image cannot be pulled", after(pod(waiting("ErrImagePull")))
+            => "F F F T - -" "ImagePullFailed" "Pod cart-1 cannot pull image memcached:typo",
+        M "completed, then an image has not been pulled for five minutes",
+            of_memcached(down(), lasting(known(context(COMPLETED, pod(waiting("ErrImagePull"))), Level::Degraded,
+                Reason::ImagePullFailed, "Pod cart-1 cannot pull image memcached:typo")))
+            => "F F F T - T" "ImagePullFailed" "Pod cart-1 cannot pull image memcached:typo",
+        M "completed, then an image's name is invalid", after(pod(waiting("InvalidImageName")))
+            => "F F F T - T" "ImagePullFailed" "Pod cart-1 cannot pull image memcached:typo: the image name is invalid",
+        M "completed, then a sidecar is not ready", of_memcached(down(), context(LACKING, pod(with_a_sidecar())))
+            => "F F F T - -" "ContainersNotReady" "Pod cart-1 is running, but its container istio-proxy is not ready",
+        M "completed, then a container crashes, and the list of pods fails",
+            of_memcached(down(), without_lists(known(context(COMPLETED, Vec::new()), Level::Degraded,
+                Reason::CrashLoopBackOff, "Pod cart-1 crashes: container memcached (exit code 3)")))
+            => "F F F T - -" "CrashLoopBackOff" "Pod cart-1 crashes: container memcached (exit code 3)",
+        M "completed, then pods are not ready, and the list of pods fails",
+            of_memcached(down(), without_lists(context(LACKING, Vec::new())))
+            => "F F F T - -" "ReplicasUnavailable" "0 of 2 replicas are ready",
+        M "completed, then no node takes a pod", after(pod(unschedulable())) => "F F F T - -" "PodsUnschedulable"
             "Pod cart-1 cannot be scheduled: 0/4 nodes are available: 4 Insufficient cpu.",
-        ),
-        row(
-            (M, "completed, then a node is lost"),
-            after(pod(on_a_lost_node())),
-            "F F F T - -",
-            "NodeNotReady",
-            "Pod cart-1 is on node node-1, which does not report",
-        ),
-        row(
-            (M, "completed, then a pod is evicted"),
-            after(evicted()),
-            "F F F T - -",
-            "PodsEvicted",
-            "Pod cart-1 was evicted; its replacement is not ready",
-        ),
-        row(
-            (M, "completed, then a quota refuses to replace a pod"),
-            of_memcached(refused(down(), "exceeded quota: q"), context(COMPLETED, Vec::new())),
-            "F F F T - -",
-            "ReplicaFailure",
-            "exceeded quota: q",
-        ),
-        row(
-            (M, "completed, then pods do not serve, and no pod shows why"),
-            of_memcached(down(), context(LACKING, Vec::new())),
-            "F F F T - -",
-            "ReplicasUnavailable",
-            "0 of 2 replicas are ready",
-        ),
-        row(
-            (M, "completed, then a pod was replaced less than 30 s ago"),
-            after(pod(pulling("memcached"))),
-            "F F F F T -",
-            "ReplicasUnavailable",
-            "0 of 2 replicas are ready; pod cart-1 is starting on node node-1",
-        ),
-        row(
-            (M, "completed, then a pod hangs in termination"),
-            of_memcached(down(), after_midnight(LACKING, terminating())),
-            "F F F T - -",
-            "PodsTerminating",
+        M "completed, then a node is lost", after(pod(on_a_lost_node()))
+            => "F F F T - -" "NodeNotReady" "Pod cart-1 is on node node-1, which does not report",
+        M "completed, then a pod is evicted", after(evicted())
+            => "F F F T - -" "PodsEvicted" "Pod cart-1 was evicted; its replacement is not ready",
+        M "completed, then a quota refuses to replace a pod",
+            of_memcached(refused(down(), "exceeded quota: q"), context(COMPLETED, Vec::new()))
+            => "F F F T - -" "ReplicaFailure" "exceeded quota: q",
+        M "completed, then pods do not serve, and no pod shows why", of_memcached(down(), context(LACKING, Vec::new()))
+            => "F F F T - -" "ReplicasUnavailable" "0 of 2 replicas are ready",
+        M "completed, then a pod was replaced less than 30 s ago", after(pod(pulling("memcached")))
+            => "F F F F T -" "ReplicasUnavailable" "0 of 2 replicas are ready; pod cart-1 is starting on node node-1",
+        M "completed, then a pod hangs in termination", of_memcached(down(), after_midnight(LACKING, terminating()))
+            => "F F F T - -" "PodsTerminating"
             "Pod syslog-1 is still terminating on node node-1, past its grace period",
-        ),
-    ]
+    }
 }
 
 fn writes() -> Vec<Row> {
@@ -712,59 +515,25 @@ fn writes() -> Vec<Row> {
     let taken = ReconcileError::not_owned::<Memcached, Deployment>(&key);
     let name = Name { kind: Deployment::kind(), key };
     let deleted = ReconcileError::Contested { name, field: None, wait: Duration::ZERO };
-    vec![
-        row(
-            (M, "a foreign Deployment has the name"),
-            unwritten(&taken, None),
-            "F F F T - T",
-            "ErrResourceExists",
-            "Deployment memcached-sample already exists and is not controlled by Memcached \
-             memcached-sample; delete or rename one of them",
-        ),
-        row(
-            (M, "a quota refuses an update; the pods serve"),
-            unwritten(&by_quota(), Some(rolled_out(2))),
-            "F T T T T -",
-            "QuotaExceeded",
-            "cannot update Deployment default/cart: exceeded quota: q",
-        ),
-        row(
-            (M, "MEMCACHED_IMAGE is not set; the pods serve"),
-            reported(Some(&serving), image(), Some("Unable to find MEMCACHED_IMAGE")),
-            "F T F T - T",
-            "ImageMissing",
-            "Unable to find MEMCACHED_IMAGE",
-        ),
-        row(
-            (M, "another client keeps deleting the Deployment"),
-            unwritten(&deleted, None),
-            "F F F T T -",
-            "Contested",
+    rows! {
+        M "a foreign Deployment has the name", unwritten(&taken, None) => "F F F T - T" "ErrResourceExists"
+            "Deployment memcached-sample already exists and is not controlled by Memcached memcached-sample; delete or \
+             rename one of them",
+        M "a quota refuses an update; the pods serve", unwritten(&by_quota(), Some(rolled_out(2)))
+            => "F T T T T -" "QuotaExceeded" "cannot update Deployment default/cart: exceeded quota: q",
+        M "MEMCACHED_IMAGE is not set; the pods serve",
+            reported(Some(&serving), image(), Some("Unable to find MEMCACHED_IMAGE"))
+            => "F T F T - T" "ImageMissing" "Unable to find MEMCACHED_IMAGE",
+        M "another client keeps deleting the Deployment", unwritten(&deleted, None) => "F F F T T -" "Contested"
             "Another client keeps deleting Deployment memcached-sample, so the operator recreates it at most five \
              times a minute. To find the client, search the API server's audit log",
-        ),
-        row(
-            (M, "paused by annotation; the pods serve"),
-            reported(Some(&serving), Health::paused(true), None),
-            "F T F F - -",
-            "Paused",
-            Reason::Paused.meaning(),
-        ),
-        row(
-            (M, "paused by annotation, and a container crashes"),
-            reported(Some(&lost), crashing_while_paused, None),
-            "F F F T - -",
-            "Paused",
-            Reason::Paused.meaning(),
-        ),
-        row(
-            (M, "paused by annotation; the pods do not serve"),
-            reported(Some(&lost), Health::paused(false), None),
-            "F F F F - -",
-            "Paused",
-            Reason::Paused.meaning(),
-        ),
-    ]
+        M "paused by annotation; the pods serve", reported(Some(&serving), Health::paused(true), None)
+            => "F T F F - -" "Paused" Reason::Paused.meaning(),
+        M "paused by annotation, and a container crashes", reported(Some(&lost), crashing_while_paused, None)
+            => "F F F T - -" "Paused" Reason::Paused.meaning(),
+        M "paused by annotation; the pods do not serve", reported(Some(&lost), Health::paused(false), None)
+            => "F F F F - -" "Paused" Reason::Paused.meaning(),
+    }
 }
 
 fn daemons() -> Vec<Row> {
@@ -784,386 +553,144 @@ fn daemons() -> Vec<Row> {
     let is_tainted = |context| known(context, Level::Degraded, Reason::NodesTainted, tainted);
     let is_lost = "Node node-3 does not report; the daemon is ready on 2 other nodes";
     // A third node has the daemon, although it does not belong there.
-    let more = || {
-        let mut status = nodes([2, 2, 2, 2]);
-        status["numberMisscheduled"] = json!(1);
-        status
+    let more = || misscheduled(2, 1);
+    let unlisted_with = |pods: Vec<PodState>| {
+        let mut context = answered(Answer::NotPermitted);
+        context.evidence.pods = Answer::Found(pods.into());
+        context
     };
-    let of_many = || {
-        let mut status = nodes([100, 100, 100, 100]);
-        status["numberMisscheduled"] = json!(1);
-        status
-    };
-    vec![
-        row(
-            (G, "the DaemonSet's status is of an older generation"),
-            of_daemon(json!({}), fine(COMPLETED)),
-            "F U T F T -",
-            "RollingOut",
-            "Waiting for the DaemonSet controller",
-        ),
-        row(
-            (G, "rollout in progress"),
-            of_daemon(nodes([2, 2, 1, 1]), fine(COMPLETED)),
-            "F F T F T -",
-            "RollingOut",
-            "1 of 2 nodes runs an up-to-date daemon",
-        ),
-        row(
-            (G, "rollout completed"),
-            of_daemon(nodes([2, 2, 2, 2]), fine(UNDER_WAY)),
-            "T T F F - -",
-            "AllNodesReady",
-            "The daemon is ready on all 2 desired nodes",
-        ),
-        row(
-            (G, "rollout that makes progress, and a container has crashed for 30 s"),
-            of_daemon(nodes([9, 9, 5, 4]), after_midnight(UNDER_WAY, daemon_since("00:00"))),
-            "F F T T T -",
-            "CrashLoopBackOff",
-            "Pod syslog-1 crashes: container daemon (exit code 3)",
-        ),
-        row(
-            (G, "rollout that makes progress, and a container has just crashed"),
-            of_daemon(nodes([9, 9, 5, 4]), after_midnight(UNDER_WAY, daemon_since("00:50"))),
-            "F F T F T -",
-            "RollingOut",
-            "5 of 9 nodes run an up-to-date daemon",
-        ),
-        row(
-            (G, "rollout in progress for 30 s without progress, and a container crashes"),
-            of_daemon(nodes([2, 2, 2, 0]), context(STUCK, daemon("CrashLoopBackOff"))),
-            "F F T T T -",
-            "CrashLoopBackOff",
-            "Pod syslog-1 crashes: container daemon (exit code 3)",
-        ),
-        row(
-            (G, "rollout in progress for 30 s without progress, and an image cannot be pulled"),
-            of_daemon(nodes([2, 2, 2, 0]), context(STUCK, daemon("ImagePullBackOff"))),
-            "F F T T T -",
-            "ImagePullFailed",
-            "Pod syslog-1 cannot pull image mbessler/typo",
-        ),
-        row(
-            (
-                G,
-                "rollout in progress for 30 s without progress: a quota or Pod Security refuses pods",
-            ),
-            of_daemon(nodes([2, 0, 0, 0]), refusal()),
-            "F F T T T -",
-            "ReplicaFailure",
-            "Error creating: pods \"syslog-\" is forbidden: exceeded quota",
-        ),
-        row(
-            (G, "the DaemonSet controller has not acted for 30 s"),
-            of_daemon(json!({}), fine(STUCK)),
-            "F U T T T -",
-            "ProgressDeadlineExceeded",
+    rows! {
+        G "the DaemonSet's status is of an older generation", of_daemon(json!({}), fine(COMPLETED))
+            => "F U T F T -" "RollingOut" "Waiting for the DaemonSet controller",
+        G "rollout in progress", of_daemon(nodes([2, 2, 1, 1]), fine(COMPLETED))
+            => "F F T F T -" "RollingOut" "1 of 2 nodes runs an up-to-date daemon",
+        G "rollout completed", of_daemon(nodes([2, 2, 2, 2]), fine(UNDER_WAY))
+            => "T T F F - -" "AllNodesReady" "The daemon is ready on all 2 desired nodes",
+        G "rollout that makes progress, and a container has crashed for 30 s",
+            of_daemon(nodes([9, 9, 5, 4]), after_midnight(UNDER_WAY, daemon_since("00:00")))
+            => "F F T T T -" "CrashLoopBackOff" "Pod syslog-1 crashes: container daemon (exit code 3)",
+        G "rollout that makes progress, and a container has just crashed",
+            of_daemon(nodes([9, 9, 5, 4]), after_midnight(UNDER_WAY, daemon_since("00:50")))
+            => "F F T F T -" "RollingOut" "5 of 9 nodes run an up-to-date daemon",
+        G "rollout in progress for 30 s without progress, and a container crashes",
+            of_daemon(nodes([2, 2, 2, 0]), context(STUCK, daemon("CrashLoopBackOff")))
+            => "F F T T T -" "CrashLoopBackOff" "Pod syslog-1 crashes: container daemon (exit code 3)",
+        G "rollout in progress for 30 s without progress, and an image cannot be pulled",
+            of_daemon(nodes([2, 2, 2, 0]), context(STUCK, daemon("ImagePullBackOff")))
+            => "F F T T T -" "ImagePullFailed" "Pod syslog-1 cannot pull image mbessler/typo",
+        G "rollout in progress for 30 s without progress: a quota or Pod Security refuses pods",
+            of_daemon(nodes([2, 0, 0, 0]), refusal())
+            => "F F T T T -" "ReplicaFailure" "Error creating: pods \"syslog-\" is forbidden: exceeded quota",
+        G "the DaemonSet controller has not acted for 30 s", of_daemon(json!({}), fine(STUCK))
+            => "F U T T T -" "ProgressDeadlineExceeded"
             "The DaemonSet controller has not processed the DaemonSet for 30 seconds. Check that \
              kube-controller-manager is running",
-        ),
-        row(
-            (G, "completed, then a new pod must first be ready for minReadySeconds"),
-            of_daemon_that_waits(),
-            "F F F F T -",
-            "RollingOut",
+        G "completed, then a new pod must first be ready for minReadySeconds", of_daemon_that_waits()
+            => "F F F F T -" "RollingOut"
             "1 of 2 nodes runs an available daemon: new pods must first be ready for minReadySeconds",
-        ),
-        row(
-            (G, "rollout in progress for minutes without progress, and a pod pulls its image"),
-            of_daemon(
-                nodes([2, 2, 2, 1]),
-                context((false, 599), named("syslog-1", pulling("daemon"))),
-            ),
-            "F F T F T -",
-            "RollingOut",
+        G "rollout in progress for minutes without progress, and a pod pulls its image",
+            of_daemon(nodes([2, 2, 2, 1]), context((false, 599), named("syslog-1", pulling("daemon"))))
+            => "F F T F T -" "RollingOut"
             "1 of 2 nodes runs an available daemon; pod syslog-1 is starting on node node-1",
-        ),
-        row(
-            (G, "the same for longer than a Deployment's deadline"),
-            of_daemon(nodes([2, 2, 2, 1]), context(LATE, named("syslog-1", pulling("daemon")))),
-            "F F T T T -",
-            "ContainersNotReady",
-            "Pod syslog-1 is starting on node node-1",
-        ),
-        row(
-            (G, "rollout in progress for longer than that, and nothing shows why"),
-            of_daemon(nodes([2, 2, 2, 1]), fine(LATE)),
-            "F F T T T -",
-            "ProgressDeadlineExceeded",
+        G "the same for longer than a Deployment's deadline",
+            of_daemon(nodes([2, 2, 2, 1]), context(LATE, named("syslog-1", pulling("daemon"))))
+            => "F F T T T -" "ContainersNotReady" "Pod syslog-1 is starting on node node-1",
+        G "rollout in progress for longer than that, and nothing shows why", of_daemon(nodes([2, 2, 2, 1]), fine(LATE))
+            => "F F T T T -" "ProgressDeadlineExceeded"
             "No progress for 600 seconds: 1 of 2 nodes runs an available daemon",
-        ),
-        row(
-            (G, "rollout in progress for 30 s without progress, and a pod is missing"),
-            of_daemon(nodes([2, 1, 1, 1]), fine(STUCK)),
-            "F F T T T -",
-            "ProgressDeadlineExceeded",
-            "No progress for 30 seconds: 1 of 2 nodes runs the daemon",
-        ),
-        row(
-            (G, "completed, then a container crashes"),
-            of_daemon(nodes([2, 2, 2, 1]), context(COMPLETED, daemon("CrashLoopBackOff"))),
-            "F F F T - -",
-            "CrashLoopBackOff",
-            "Pod syslog-1 crashes: container daemon (exit code 3)",
-        ),
-        row(
-            (G, "completed, then a readiness gate closes"),
-            of_daemon(nodes([2, 2, 2, 1]), context(LACKING, named("syslog-1", gated()))),
-            "F F F T - -",
-            "ContainersNotReady",
+        G "rollout in progress for 30 s without progress, and a pod is missing",
+            of_daemon(nodes([2, 1, 1, 1]), fine(STUCK))
+            => "F F T T T -" "ProgressDeadlineExceeded" "No progress for 30 seconds: 1 of 2 nodes runs the daemon",
+        G "completed, then a container crashes",
+            of_daemon(nodes([2, 2, 2, 1]), context(COMPLETED, daemon("CrashLoopBackOff")))
+            => "F F F T - -" "CrashLoopBackOff" "Pod syslog-1 crashes: container daemon (exit code 3)",
+        G "completed, then a readiness gate closes",
+            of_daemon(nodes([2, 2, 2, 1]), context(LACKING, named("syslog-1", gated())))
+            => "F F F T - -" "ContainersNotReady"
             "Pod syslog-1 is running, but its readiness gates are not met: gate \"lb\" is not \"True\"",
-        ),
-        row(
-            (G, "completed, then a node is lost"),
-            of_daemon(nodes([2, 2, 2, 1]), context(COMPLETED, named("syslog-1", on_a_lost_node()))),
-            "F F F T - -",
-            "NodeNotReady",
-            "Pod syslog-1 is on node node-1, which does not report",
-        ),
-        row(
-            (G, "completed, then pods do not serve, and no pod shows why"),
-            of_daemon(nodes([2, 1, 1, 1]), fine(LACKING)),
-            "F F F T - -",
-            "ReplicasUnavailable",
-            "1 of 2 nodes runs the daemon",
-        ),
-        row(
-            (G, "rollout in progress for 40 s, while a pod may take 60 s to end"),
-            of_daemon(nodes([2, 2, 1, 1]), context((false, 40), terminating())),
-            "F F T F T -",
-            "RollingOut",
-            "1 of 2 nodes runs an up-to-date daemon",
-        ),
-        row(
-            (G, "rollout in progress, and a pod exists a minute after its grace period"),
-            of_daemon(nodes([2, 2, 1, 1]), after_midnight(STUCK, terminating())),
-            "F F T T T -",
-            "PodsTerminating",
+        G "completed, then a node is lost",
+            of_daemon(nodes([2, 2, 2, 1]), context(COMPLETED, named("syslog-1", on_a_lost_node())))
+            => "F F F T - -" "NodeNotReady" "Pod syslog-1 is on node node-1, which does not report",
+        G "completed, then pods do not serve, and no pod shows why", of_daemon(nodes([2, 1, 1, 1]), fine(LACKING))
+            => "F F F T - -" "ReplicasUnavailable" "1 of 2 nodes runs the daemon",
+        G "rollout in progress for 40 s, while a pod may take 60 s to end",
+            of_daemon(nodes([2, 2, 1, 1]), context((false, 40), terminating()))
+            => "F F T F T -" "RollingOut" "1 of 2 nodes runs an up-to-date daemon",
+        G "rollout in progress, and a pod exists a minute after its grace period",
+            of_daemon(nodes([2, 2, 1, 1]), after_midnight(STUCK, terminating())) => "F F T T T -" "PodsTerminating"
             "Pod syslog-1 is still terminating on node node-1, past its grace period",
-        ),
-        row(
-            (G, "a container crashes, and a node joins"),
-            of_daemon(
-                nodes([3, 3, 3, 2]),
-                known(
-                    context(UNDER_WAY, daemon("CrashLoopBackOff")),
-                    Level::Degraded,
-                    Reason::CrashLoopBackOff,
-                    "Pod syslog-1 crashes: container daemon (exit code 3)",
-                ),
-            ),
-            "F F T T T -",
-            "CrashLoopBackOff",
-            "Pod syslog-1 crashes: container daemon (exit code 3)",
-        ),
-        row(
-            (G, "completed, then one of three nodes does not report"),
-            of_daemon(more(), seen(vec![taint("node-0"), lost("node-3")])),
-            "F T F T - -",
-            "NodeNotReady",
-            is_lost,
-        ),
-        row(
-            (G, "one of three nodes does not report, and the list of nodes fails"),
-            of_daemon(
-                more(),
-                without_lists(known(
-                    fine(COMPLETED),
-                    Level::Degraded,
-                    Reason::NodeNotReady,
-                    is_lost,
-                )),
-            ),
-            "F T F T - -",
-            "NodeNotReady",
-            is_lost,
-        ),
-        row(
-            (G, "a taint closed one of three nodes before the daemon came"),
-            of_daemon(nodes([2, 2, 2, 2]), seen(vec![node("node-1", "", ""), taint("node-3")])),
-            "T T F F - -",
-            "AllNodesReady",
-            "The daemon is ready on all 2 desired nodes; taint dedicated:NoSchedule of node \
-             node-3 keeps the daemon out",
-        ),
-        row(
-            (G, "one of three nodes was lost before the daemon came"),
-            of_daemon(nodes([2, 2, 2, 2]), seen(vec![node("node-1", "", ""), lost("node-3")])),
-            "T T F F - -",
-            "AllNodesReady",
-            "The daemon is ready on all 2 desired nodes; node node-3 does not report",
-        ),
-        row(
-            (G, "completed, then two of 200 nodes are not ready"),
-            of_daemon(nodes([200, 200, 200, 198]), context(COMPLETED, daemon("CrashLoopBackOff"))),
-            "T T F F - -",
-            "MostNodesReady",
-            "The daemon is ready on 198 of 200 desired nodes; not on node-1",
-        ),
-        row(
-            (G, "completed, then three of 200 nodes are not ready"),
-            of_daemon(nodes([200, 200, 200, 197]), context(COMPLETED, daemon("CrashLoopBackOff"))),
-            "F F F T - -",
-            "CrashLoopBackOff",
-            "Pod syslog-1 crashes: container daemon (exit code 3)",
-        ),
-        row(
-            (G, "two of 200 nodes do not run the new generation yet"),
-            of_daemon(nodes([200, 200, 198, 200]), fine(COMPLETED)),
-            "F T T F T -",
-            "RollingOut",
-            "198 of 200 nodes run an up-to-date daemon",
-        ),
-        row(
-            (G, "completed, then one of 101 nodes does not report"),
-            of_daemon(of_many(), seen(vec![node("node-1", "", ""), lost("node-3")])),
-            "T T F F - -",
-            "MostNodesReady",
-            "The daemon is ready on 100 desired nodes; node node-3 does not report",
-        ),
-        row(
-            (G, "a taint closes one of three nodes, where the daemon runs"),
-            of_daemon(
-                more(),
-                seen(vec![node("node-1", "", ""), node("node-2", "", ""), taint("node-3")]),
-            ),
-            "T T F F - -",
-            "AllNodesReady",
-            "The daemon is ready on all 2 desired nodes; taint dedicated:NoSchedule of node \
-             node-3 keeps the daemon out",
-        ),
-        row(
-            (G, "it runs on a node that should not run it, and the operator cannot list nodes"),
-            of_daemon(more(), answered(Answer::NotPermitted)),
-            "T T F F - -",
-            "AllNodesReady",
-            "The daemon is ready on all 2 desired nodes; 1 more node runs it, possibly \
-             despite a taint: the operator cannot list nodes",
-        ),
-        row(
-            (G, "no node that has the label reports"),
-            of_daemon(nodes([0; 4]), seen(vec![lost("node-1"), lost("node-2")])),
-            "F F T T T -",
-            "NodeNotReady",
-            "2 nodes do not report: node-1, node-2",
-        ),
-        row(
-            (G, "no node has the label"),
-            of_daemon(nodes([0; 4]), seen(Vec::new())),
-            "T T F F - -",
-            "NoMatchingNodes",
-            "No node has the label logs. To add it, run: kubectl label node NODE logs=true",
-        ),
-        row(
-            (G, "no pod is desired, and the operator cannot list nodes"),
-            of_daemon(nodes([0; 4]), answered(Answer::NotPermitted)),
-            "T T F F - -",
-            "NoMatchingNodes",
-            "No node has the label logs, or taints keep the daemon out of all of them: the operator \
+        G "a container crashes, and a node joins",
+            of_daemon(nodes([3, 3, 3, 2]), known(context(UNDER_WAY, daemon("CrashLoopBackOff")), Level::Degraded,
+                Reason::CrashLoopBackOff, "Pod syslog-1 crashes: container daemon (exit code 3)"))
+            => "F F T T T -" "CrashLoopBackOff" "Pod syslog-1 crashes: container daemon (exit code 3)",
+        G "completed, then one of three nodes does not report",
+            of_daemon(more(), seen(vec![taint("node-0"), lost("node-3")])) => "F T F T - -" "NodeNotReady" is_lost,
+        G "one of three nodes does not report, and the list of nodes fails",
+            of_daemon(more(), without_lists(known(fine(COMPLETED), Level::Degraded, Reason::NodeNotReady, is_lost)))
+            => "F T F T - -" "NodeNotReady" is_lost,
+        G "a taint closed one of three nodes before the daemon came",
+            of_daemon(nodes([2, 2, 2, 2]), seen(vec![node("node-1", "", ""), taint("node-3")]))
+            => "T T F F - -" "AllNodesReady"
+            "The daemon is ready on all 2 desired nodes; taint dedicated:NoSchedule of node node-3 keeps the daemon \
+             out",
+        G "one of three nodes was lost before the daemon came",
+            of_daemon(nodes([2, 2, 2, 2]), seen(vec![node("node-1", "", ""), lost("node-3")]))
+            => "T T F F - -" "AllNodesReady" "The daemon is ready on all 2 desired nodes; node node-3 does not report",
+        G "completed, then two of 200 nodes are not ready",
+            of_daemon(nodes([200, 200, 200, 198]), context(COMPLETED, daemon("CrashLoopBackOff")))
+            => "T T F F - -" "MostNodesReady" "The daemon is ready on 198 of 200 desired nodes; not on node-1",
+        G "completed, then three of 200 nodes are not ready",
+            of_daemon(nodes([200, 200, 200, 197]), context(COMPLETED, daemon("CrashLoopBackOff")))
+            => "F F F T - -" "CrashLoopBackOff" "Pod syslog-1 crashes: container daemon (exit code 3)",
+        G "two of 200 nodes do not run the new generation yet", of_daemon(nodes([200, 200, 198, 200]), fine(COMPLETED))
+            => "F T T F T -" "RollingOut" "198 of 200 nodes run an up-to-date daemon",
+        G "completed, then one of 101 nodes does not report",
+            of_daemon(misscheduled(100, 1), seen(vec![node("node-1", "", ""), lost("node-3")]))
+            => "T T F F - -" "MostNodesReady" "The daemon is ready on 100 desired nodes; node node-3 does not report",
+        G "a taint closes one of three nodes, where the daemon runs",
+            of_daemon(more(), seen(vec![node("node-1", "", ""), node("node-2", "", ""), taint("node-3")]))
+            => "T T F F - -" "AllNodesReady"
+            "The daemon is ready on all 2 desired nodes; taint dedicated:NoSchedule of node node-3 keeps the daemon \
+             out",
+        G "it runs on a node that should not run it, and the operator cannot list nodes",
+            of_daemon(more(), answered(Answer::NotPermitted)) => "T T F F - -" "AllNodesReady"
+            "The daemon is ready on all 2 desired nodes; 1 more node runs it, possibly despite a taint: the operator \
              cannot list nodes",
-        ),
-        row(
-            (G, "no pod is desired, the operator cannot list nodes, and pods are on lost nodes"),
-            of_daemon(
-                {
-                    let mut status = nodes([0; 4]);
-                    status["numberMisscheduled"] = json!(2);
-                    status
-                },
-                Context {
-                    evidence: Evidence {
-                        nodes: Answer::NotPermitted,
-                        pods: Answer::Found(named("syslog-1", on_a_lost_node()).into()),
-                        ..Evidence::default()
-                    },
-                    ..fine(UNDER_WAY)
-                },
-            ),
-            "F F T T T -",
-            "NodeNotReady",
-            "Pod syslog-1 is on node node-1, which does not report",
-        ),
-        row(
-            (G, "no pod is desired, and the list of nodes fails"),
-            of_daemon(nodes([0; 4]), without_lists(fine(UNDER_WAY))),
-            "F F T F T -",
-            "RollingOut",
+        G "no node that has the label reports", of_daemon(nodes([0; 4]), seen(vec![lost("node-1"), lost("node-2")]))
+            => "F F T T T -" "NodeNotReady" "2 nodes do not report: node-1, node-2",
+        G "no node has the label", of_daemon(nodes([0; 4]), seen(Vec::new())) => "T T F F - -" "NoMatchingNodes"
+            "No node has the label logs. To add it, run: kubectl label node NODE logs=true",
+        G "no pod is desired, and the operator cannot list nodes",
+            of_daemon(nodes([0; 4]), answered(Answer::NotPermitted)) => "T T F F - -" "NoMatchingNodes"
+            "No node has the label logs, or taints keep the daemon out of all of them: the operator cannot list nodes",
+        G "no pod is desired, the operator cannot list nodes, and pods are on lost nodes",
+            of_daemon(misscheduled(0, 2), unlisted_with(named("syslog-1", on_a_lost_node())))
+            => "F F T T T -" "NodeNotReady" "Pod syslog-1 is on node node-1, which does not report",
+        G "no pod is desired, and the list of nodes fails", of_daemon(nodes([0; 4]), without_lists(fine(UNDER_WAY)))
+            => "F F T F T -" "RollingOut"
             "No node should run the daemon; the operator cannot list the nodes at the moment",
-        ),
-        row(
-            (G, "a taint keeps the daemon from every node with the label"),
-            of_daemon(nodes([0; 4]), seen(vec![taint("node-1"), taint("node-2")])),
-            "F F T T T -",
-            "NodesTainted",
-            tainted,
-        ),
-        row(
-            (G, "the same, and the list of nodes fails"),
-            of_daemon(nodes([0; 4]), without_lists(is_tainted(fine(UNDER_WAY)))),
-            "F F T T T -",
-            "NodesTainted",
-            tainted,
-        ),
-        row(
-            (G, "the same for five minutes"),
-            of_daemon(
-                nodes([0; 4]),
-                lasting(is_tainted(seen(vec![taint("node-1"), taint("node-2")]))),
-            ),
-            "F F F T - T",
-            "NodesTainted",
-            tainted,
-        ),
-        row(
-            (G, "nodes can run the daemon, and no pod is desired for 30 s"),
-            of_daemon(
-                nodes([0; 4]),
-                Context { idle: Duration::from_secs(30), ..seen(vec![node("node-1", "", "")]) },
-            ),
-            "F F T T T -",
-            "ProgressDeadlineExceeded",
+        G "a taint keeps the daemon from every node with the label",
+            of_daemon(nodes([0; 4]), seen(vec![taint("node-1"), taint("node-2")]))
+            => "F F T T T -" "NodesTainted" tainted,
+        G "the same, and the list of nodes fails", of_daemon(nodes([0; 4]), without_lists(is_tainted(fine(UNDER_WAY))))
+            => "F F T T T -" "NodesTainted" tainted,
+        G "the same for five minutes",
+            of_daemon(nodes([0; 4]), lasting(is_tainted(seen(vec![taint("node-1"), taint("node-2")]))))
+            => "F F F T - T" "NodesTainted" tainted,
+        G "nodes can run the daemon, and no pod is desired for 30 s",
+            of_daemon(nodes([0; 4]), Context { idle: Duration::from_secs(30), ..seen(vec![node("node-1", "", "")]) })
+            => "F F T T T -" "ProgressDeadlineExceeded"
             "There are nodes that can run the daemon, but the DaemonSet controller reports 0 desired pods",
-        ),
-        row(
-            (G, "the same, and the list of nodes fails"),
-            of_daemon(
-                nodes([0; 4]),
-                without_lists(known(
-                    fine(STUCK),
-                    Level::Degraded,
-                    Reason::ProgressDeadlineExceeded,
-                    "There are nodes that can run the daemon, but the DaemonSet controller reports 0 desired pods",
-                )),
-            ),
-            "F F T T T -",
-            "ProgressDeadlineExceeded",
+        G "the same, and the list of nodes fails",
+            of_daemon(nodes([0; 4]), without_lists(known(fine(STUCK), Level::Degraded, Reason::ProgressDeadlineExceeded,
+                "There are nodes that can run the daemon, but the DaemonSet controller reports 0 desired pods")))
+            => "F F T T T -" "ProgressDeadlineExceeded"
             "There are nodes that can run the daemon, but the DaemonSet controller reports 0 desired pods",
-        ),
-    ]
-}
-
-fn scaled_to_zero() -> Row {
-    let mut memcached: Memcached = custom(MEMCACHED);
-    memcached.spec.size = 0;
-    let children = memcached::desired(&memcached, &memcached::Images::of("memcached:1"));
-    let mut object = wire(&memcached, &children.deployment);
-    object["status"] = rolled_out(0);
-    let child: Deployment = child(&object);
-    let health = Health::of_deployment(&child, &Context::default());
-    let found = found(Some(&child), health);
-    let status = memcached::status(&memcached, &found, Vec::new(), Time::new(0));
-    let conditions = status.conditions.into_vec();
-    row((M, "size 0"), conditions, "T T F F - -", "ScaledToZero", "No replicas are desired")
+    }
 }
 
 fn rows() -> Vec<Row> {
-    let mut rows = rollouts();
-    rows.push(scaled_to_zero());
-    rows.extend(afterwards());
-    rows.extend(writes());
-    rows.extend(daemons());
-    rows
+    [rollouts(), afterwards(), writes(), daemons()].into_iter().flatten().collect()
 }
 
 // === The table ===

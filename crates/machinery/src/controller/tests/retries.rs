@@ -6,32 +6,6 @@ use super::{Does, ErrorClass, MS, Options, SECOND, child, start, start_with};
 use crate::client::ApiServerHealth;
 
 #[tokio::test(start_paused = true)]
-async fn a_transient_failure_is_retried_with_doubling_delays() {
-    let running = start(1, &[("bad", Does::Fail(ErrorClass::Transient))]);
-    running.add("bad");
-    sleep(700 * MS).await;
-    // tokio's timers round up to the millisecond.
-    let expected = [5, 10, 20, 40, 80, 160, 320];
-    for (gap, expected) in running.told.gaps("bad").into_iter().zip(expected) {
-        assert!((expected..=expected + 2).contains(&gap), "{gap} instead of {expected}");
-    }
-    assert_eq!(running.told.passes("bad"), 8);
-}
-
-#[tokio::test(start_paused = true)]
-async fn success_ends_a_failure_streak_and_cancels_the_pending_retry() {
-    let running = start(1, &[("a", Does::Fail(ErrorClass::Transient))]);
-    running.add("a");
-    sleep(200 * MS).await;
-    let before = running.told.passes("a");
-    running.told.set("a", Does::Succeed);
-    running.add("a");
-    sleep(10 * SECOND).await;
-    assert_eq!(running.told.passes("a"), before + 1, "the retry was not cancelled");
-    assert_eq!(running.handle.queue.snapshot().known, 0);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_conflict_is_retried_soon_and_less_often_if_it_persists() {
     let running = start(1, &[("c", Does::Fail(ErrorClass::Conflict))]);
     running.add("c");
@@ -205,18 +179,6 @@ async fn a_terminal_error_is_not_retried_until_the_object_changes() {
     running.add("t");
     sleep(SECOND).await;
     assert_eq!(running.told.passes("t"), 2);
-}
-
-#[tokio::test(start_paused = true)]
-async fn retry_after_is_kept_even_when_the_object_changes() {
-    let running = start(1, &[("r", Does::Refuse(30 * SECOND))]);
-    running.add("r");
-    sleep(SECOND).await;
-    running.add("r");
-    sleep(28 * SECOND).await;
-    assert_eq!(running.told.passes("r"), 1);
-    sleep(2 * SECOND).await;
-    assert_eq!(running.told.passes("r"), 2);
 }
 
 #[tokio::test(start_paused = true)]

@@ -78,16 +78,6 @@ async fn an_equal_event_is_written_again_after_a_while_or_a_failure() {
 }
 
 #[tokio::test]
-async fn a_new_note_creates_a_new_event() {
-    let mut bench = Bench::new();
-    let _ = bench.observe("a", "no quota");
-    assert_eq!(bench.observe("a", "no node"), Ok(true));
-    let jobs = bench.write();
-    assert_eq!(jobs.len(), 2);
-    assert_ne!(jobs[0].name, jobs[1].name);
-}
-
-#[tokio::test]
 async fn repetitions_leave_the_reserve_to_new_events() {
     let mut bench = Bench::new();
     let mut writes = 0;

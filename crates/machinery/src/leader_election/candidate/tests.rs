@@ -51,28 +51,6 @@ fn permission_counts_from_when_the_renewal_was_sent() {
 }
 
 #[test]
-fn a_rivals_lease_counts_from_when_the_response_arrived() {
-    let mut candidate = candidate();
-    candidate.next(START, wall());
-    let arrival = START + 2 * SECOND;
-    candidate.answered(arrival, answer(held_by("rival"), 1));
-    let mut now = arrival;
-    let taken = loop {
-        match candidate.next(now, wall()) {
-            Step::Wait(time) => now += time,
-            Step::Read => {
-                candidate.answered(now, answer(held_by("rival"), 1));
-            }
-            step => break step,
-        }
-    };
-    assert_eq!(now, arrival + 15 * SECOND);
-    assert!(
-        matches!(taken, Step::Update(record, v) if record.holder() == Some("me") && v == version(1))
-    );
-}
-
-#[test]
 fn a_failed_takeover_is_retried_without_another_wait() {
     let mut candidate = having_read(held_by("rival"));
     let mut now = START + 15 * SECOND;
@@ -84,34 +62,6 @@ fn a_failed_takeover_is_retried_without_another_wait() {
     candidate.answered(now, answer(held_by("rival"), 1));
     assert!(matches!(candidate.next(now, wall()), Step::Update(..)));
     assert!(now < START + 16 * SECOND, "{now:?}");
-}
-
-#[test]
-fn a_rival_that_renews_is_never_disturbed() {
-    let mut candidate = having_read(held_by("rival"));
-    let (mut now, mut number) = (START, 1);
-    while now < START + 600 * SECOND {
-        match candidate.next(now, wall()) {
-            Step::Wait(time) => now += time,
-            Step::Read => {
-                number += 1;
-                candidate.answered(now, answer(held_by("rival"), number));
-            }
-            step => panic!("{step:?}"),
-        }
-    }
-    assert!(number > 200, "it looks about every two seconds: {number}");
-}
-
-#[test]
-fn a_released_lease_is_acquired_in_less_than_three_seconds() {
-    let mut candidate = having_read(held_by("rival"));
-    let Step::Wait(pause) = candidate.next(START, wall()) else { panic!("somebody else's") };
-    assert!(pause < 3 * SECOND, "{pause:?}");
-    let now = START + pause;
-    assert_eq!(candidate.next(now, wall()), Step::Read);
-    candidate.answered(now, answer(held_by("rival").released(wall()), 2));
-    assert!(matches!(candidate.next(now, wall()), Step::Update(..)), "at once");
 }
 
 #[test]
@@ -162,67 +112,6 @@ fn an_edited_lease_acknowledges_nothing() {
     assert_eq!(candidate.permitted_until(), had);
 }
 
-/// Every write takes `takes`, and is carried out at its end. If `is_cancelled`, that is so only if the client has waited
-/// for it, as the API server cancels the requests of a closed connection.
-fn leads_with_writes_of(takes: Duration, is_cancelled: bool) -> bool {
-    let mut candidate = having_read(held_by("rival").released(wall()));
-    let (mut stored, mut number) = (held_by("rival").released(wall()), 1);
-    let mut landing: Vec<(Duration, Record, u64)> = Vec::new();
-    let (mut now, mut leads) = (START, true);
-    while now < START + 120 * SECOND {
-        let step = candidate.next(now, wall());
-        let until = now + candidate.deadline(now);
-        let answered = match &step {
-            Step::Wait(time) => now + *time,
-            Step::Read => now + Duration::from_millis(10),
-            Step::Update(record, at) => {
-                if !is_cancelled || now + takes <= until {
-                    landing.push((now + takes, record.clone(), at.number().unwrap()));
-                }
-                now + takes
-            }
-            step => panic!("{step:?}"),
-        };
-        now = if matches!(step, Step::Wait(_)) { answered } else { answered.min(until) };
-        landing.retain(|(at, record, version)| {
-            if *at <= now && *version == number {
-                (stored, number) = (record.clone(), number + 1);
-            }
-            *at > now
-        });
-        match step {
-            Step::Read => {
-                candidate.answered(now, answer(stored.clone(), number));
-            }
-            Step::Update(record, _) => {
-                let failed = Answer::Failed { retry_after: Duration::ZERO };
-                let said = match (answered <= until, stored == record) {
-                    (false, _) => failed,
-                    (true, true) => answer(stored.clone(), number),
-                    (true, false) => Answer::Conflict,
-                };
-                candidate.answered(now, said);
-            }
-            _ => {}
-        }
-        // Once it leads, it goes on.
-        let permitted = candidate.permitted_until().is_some_and(|until| now < until);
-        leads &= permitted || now < START + 8 * SECOND;
-    }
-    leads
-}
-
-#[test]
-fn a_leader_keeps_the_lease_although_each_write_takes_seconds() {
-    for millis in [10, 500, 1_500, 2_500] {
-        for is_cancelled in [false, true] {
-            let leads = leads_with_writes_of(Duration::from_millis(millis), is_cancelled);
-            assert!(leads, "{millis} ms, {is_cancelled}");
-        }
-    }
-    assert!(!leads_with_writes_of(6 * SECOND, false), "later than any renewal is valid");
-}
-
 #[test]
 fn a_response_with_the_old_version_renews_nothing() {
     let mut candidate = leading();
@@ -231,22 +120,6 @@ fn a_response_with_the_old_version_renews_nothing() {
     let Step::Update(record, _) = candidate.next(now, wall()) else { panic!("a renewal is due") };
     candidate.answered(now, answer(record, 2));
     assert_eq!(candidate.permitted_until(), had);
-}
-
-#[test]
-fn permission_ends_at_once_when_the_lease_is_lost_or_deleted() {
-    for answer in [answer(held_by("rival"), 9), Answer::Absent] {
-        let mut candidate = leading();
-        let mut now = START + 3 * SECOND;
-        candidate.next(now, wall());
-        candidate.answered(now, Answer::Conflict);
-        assert!(candidate.permitted_until().is_some(), "a conflict alone does not say who");
-        now += SECOND;
-        assert_eq!(candidate.next(now, wall()), Step::Read);
-        candidate.answered(now, answer);
-        assert_eq!(candidate.permitted_until(), None);
-        assert!(!candidate.holds());
-    }
 }
 
 /// Returns the time from the creation of a Lease in place of a rival's of this duration to permission.
@@ -330,14 +203,4 @@ fn a_process_without_the_lease_releases_nothing() {
     let mut candidate = having_read(held_by("rival"));
     candidate.give_up(START);
     assert_eq!(candidate.next(START, wall()), Step::Done);
-}
-
-#[test]
-fn a_leader_that_could_not_renew_resumes_with_the_next_acknowledged_renewal() {
-    let mut candidate = leading();
-    let late = START + 60 * SECOND;
-    let Step::Update(record, v) = candidate.next(late, wall()) else { panic!("try to renew") };
-    assert_eq!(v, version(2), "only if nobody took the lease");
-    candidate.answered(late, answer(record, 3));
-    assert_eq!(candidate.permitted_until(), Some(late + Config::default().validity()));
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::server::Server;
-use super::{CHILD, Child, Node, SITE, Site, refused};
+use super::{CHILD, Child, SITE, Site};
 use crate::controller::{Action, ReconcileError};
 use crate::manager::Manager;
 use crate::store::Delta;
@@ -56,11 +56,4 @@ async fn a_filter_of_an_owned_kind_drops_changes_but_not_deletions() {
         change(&|child| child["metadata"]["deletionTimestamp"] = json!(deletion), 1).await;
     };
     server.run(manager, test).await;
-}
-
-#[tokio::test]
-async fn a_filter_of_a_view_that_is_not_declared_is_refused() {
-    let manager = Manager::new("test").controller::<Site>().filter::<Node>(|_| true);
-    let why = refused(manager.reads::<Node>().reconcile(super::nothing)).await;
-    assert!(why.contains("but no change of Node enqueues anything"), "{why}");
 }

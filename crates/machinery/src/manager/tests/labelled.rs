@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::{Child, Site, nothing, refused};
+use super::Site;
 use crate::controller::{Action, ErrorClass, ReconcileError};
 use crate::manager::{Context, Manager};
 use crate::object::{Object, Typed};
@@ -115,18 +115,6 @@ async fn all_conflicting_names_are_reported_and_each_is_used_when_free() {
         assert_eq!(server.get(&copy("x")).unwrap()["data"]["text"], "of somebody else");
     };
     server.run(manager(), test).await;
-}
-
-#[tokio::test]
-async fn a_label_without_a_finalizer_or_dropped_by_the_view_is_refused() {
-    let manager = Manager::new("test").controller::<Site>().owns_labelled::<Child>(SITE_OF);
-    let why = refused(manager.reconcile(nothing)).await;
-    for fault in [
-        "the controller site owns Child by the label \"example.com/site\", which its view does not keep",
-        "which the garbage collector does not delete: add `.finalizer(\"example.com/site\"",
-    ] {
-        assert!(why.contains(fault), "{why}");
-    }
 }
 
 #[test]

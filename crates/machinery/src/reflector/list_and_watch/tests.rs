@@ -260,11 +260,6 @@ async fn a_server_without_streaming_lists_is_paged_for_an_hour() {
     assert_eq!(asked, ["stream", "pages", "page t", "watch 9", "pages >=9"]);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_streaming_list_without_its_bookmark_falls_back_to_pages_at_once() {
-    assert_eq!(Run::of(&[Held("+7 .9")]).requests().await, ["stream", "pages"]);
-}
-
 /// kube-apiserver answers every streaming list with an ERROR frame with code 500 if its etcd is too old for them, and
 /// with one saying "too large resource version" while its watch cache lags.
 #[tokio::test(start_paused = true)]
@@ -297,15 +292,6 @@ async fn a_fallback_to_pages_honours_retry_after() {
     let run = Run::of(&[Ended("!500"), Ended("!500"), Ended("!500"), RetryAfter(60)]);
     assert_eq!(run.requests().await[3..], ["pages", "pages"]);
     assert!(run.last_wait().await >= Duration::from_secs(60));
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_unserved_kind_is_requested_every_few_seconds() {
-    let run = Run::of(&[Refused(404); 100]);
-    run.requests().await;
-    let waits: Vec<Duration> = run.asked.lock()[1..].iter().map(|asked| asked.after).collect();
-    assert!(waits.iter().all(|wait| *wait < Duration::from_secs(4)), "{waits:?}");
-    assert_eq!(run.health.get().state, State::NotServed);
 }
 
 #[tokio::test(start_paused = true)]

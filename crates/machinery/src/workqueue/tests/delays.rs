@@ -1,37 +1,16 @@
-//! Keys that come later, and the workers that wait for them.
+//! Workers that wait for keys that come later. `model` has when and in what order these come.
 
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tokio::time::{Instant, advance, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
-use super::{Named, exact, run_all, take};
+use super::{Named, exact};
 
 const MS: Duration = Duration::from_millis(1);
 
 const A: Named = (0, 1);
 const B: Named = (0, 2);
-
-#[tokio::test(start_paused = true)]
-async fn a_delayed_key_is_served_when_it_is_due() {
-    let queue = exact();
-    queue.requeue_after(A, 50 * MS);
-    assert_eq!((queue.len(), queue.snapshot().delayed), (0, 1));
-    advance(49 * MS).await;
-    assert!(take(&queue).is_none());
-    advance(MS).await;
-    assert_eq!(run_all(&queue), [A]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn delayed_keys_are_served_in_the_order_of_their_due_times() {
-    let queue = exact();
-    for name in [5, 3, 9, 1, 7] {
-        queue.requeue_after((0, name), name * MS);
-    }
-    advance(20 * MS).await;
-    assert_eq!(run_all(&queue).iter().map(|key| key.1).collect::<Vec<_>>(), [1, 3, 5, 7, 9]);
-}
 
 #[tokio::test(start_paused = true)]
 async fn a_delayed_key_wakes_a_worker_without_a_timer_task() {

@@ -1,13 +1,13 @@
-//! Backoff, the overall rate, and what they do not affect.
+//! The numbers of the backoff and of the overall rate, and keys put back; `model` has all else.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tokio::time::{Instant, advance};
+use tokio::time::advance;
 
 use super::super::{Backoff, Retry, WorkItem};
-use super::{Limits, Named, Priority, WorkQueue, exact, run_all, take};
+use super::{Limits, Named, Priority, WorkQueue, exact, take};
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -57,81 +57,6 @@ async fn jitter_adds_at_most_a_tenth_and_follows_its_seed() {
     assert_ne!(first, delays(8));
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_hundred_events_during_an_outage_do_not_raise_the_count() {
-    let queue = exact();
-    queue.add(A);
-    for _ in 0..6 {
-        let (_, delay) = fail(&queue).unwrap();
-        advance(delay).await;
-    }
-    fail(&queue).unwrap();
-    let (count, delayed) = (queue.requeues(&A), Instant::now());
-    assert_eq!(count, 7);
-    for _ in 0..100 {
-        queue.add(A);
-        // It runs at once, and fails within the backoff.
-        fail(&queue).unwrap();
-        advance(MS).await;
-    }
-    assert_eq!(queue.requeues(&A), 7);
-    // Nor did those failures move the retry.
-    assert!(take(&queue).is_none());
-    advance(320 * MS - delayed.elapsed()).await;
-    assert_eq!(fail(&queue).unwrap().1, 640 * MS);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_failure_counts_if_the_backoff_expired_during_the_run() {
-    let queue = exact();
-    queue.add(A);
-    fail(&queue).unwrap();
-    queue.add(A);
-    let slow = take(&queue).unwrap();
-    advance(6 * MS).await;
-    assert_eq!(queue.add_rate_limited(A, Retry::default()), 10 * MS);
-    drop(slow);
-    assert!(take(&queue).is_none(), "the retry that came due during the run was not superseded");
-}
-
-#[tokio::test(start_paused = true)]
-async fn success_during_backoff_cancels_the_retry() {
-    let queue = exact();
-    queue.add(A);
-    fail(&queue).unwrap();
-    queue.add(A);
-    let taken = take(&queue).unwrap();
-    queue.forget(&A);
-    drop(taken);
-    advance(SECOND).await;
-    assert!(run_all(&queue).is_empty());
-    assert_eq!(queue.snapshot().known, 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn success_cancels_a_retry_that_came_due_during_the_run() {
-    let queue = exact();
-    queue.add(A);
-    fail(&queue).unwrap();
-    queue.add(A);
-    let taken = take(&queue).unwrap();
-    advance(10 * MS).await;
-    assert_eq!(queue.len(), 0);
-    queue.forget(&A);
-    drop(taken);
-    assert!(run_all(&queue).is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_run_without_a_retry_ends_the_failure_streak() {
-    let queue = exact();
-    queue.add(A);
-    fail(&queue).unwrap();
-    advance(5 * MS).await;
-    assert_eq!(run_all(&queue), [A]);
-    assert_eq!((queue.requeues(&A), queue.snapshot().known), (0, 0));
-}
-
 /// Returns the number of runs in each of the next seconds, if every run fails.
 async fn storm(queue: &WorkQueue<Named>, seconds: usize) -> Vec<u32> {
     let mut runs = Vec::new();
@@ -169,74 +94,6 @@ async fn a_storm_of_failures_is_bounded_and_delays_no_healthy_key() {
         );
         queue.forget(&key);
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn tenants_take_turns_at_the_overall_rate() {
-    let queue = exact();
-    (0..10_000).for_each(|name| queue.add((1, name)));
-    storm(&queue, 5).await;
-    let key = (2, 0);
-    queue.add(key);
-    for _ in 0..2 {
-        assert_eq!(fail(&queue).unwrap().0, key);
-        advance(10 * MS).await;
-    }
-    // 10,000 retries are ahead of it, at 50 per second; it is taken with the second token.
-    let start = Instant::now();
-    while fail(&queue).is_none_or(|(failed, _)| failed != key) {
-        advance(MS).await;
-    }
-    assert!(start.elapsed() <= 60 * MS, "it waited {:?}", start.elapsed());
-}
-
-#[tokio::test(start_paused = true)]
-async fn events_do_not_shorten_a_retry_after() {
-    let queue = exact();
-    queue.add(A);
-    let taken = take(&queue).unwrap();
-    let retry = Retry { at_least: 30 * SECOND, ..Retry::default() };
-    assert_eq!(queue.add_rate_limited(A, retry), 30 * SECOND);
-    queue.add(A);
-    drop(taken);
-    queue.add(A);
-    assert!(take(&queue).is_none());
-    advance(29 * SECOND).await;
-    queue.add_with(A, Priority::Low);
-    assert!(take(&queue).is_none());
-    advance(SECOND).await;
-    let taken = take(&queue).unwrap();
-    assert_eq!(taken.priority(), Priority::High, "what was asked for meanwhile was forgotten");
-    queue.forget(&A);
-    drop(taken);
-    assert_eq!(queue.snapshot().known, 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn forget_cancels_a_retry_after() {
-    let queue = exact();
-    let retry = Retry { at_least: 30 * SECOND, ..Retry::default() };
-    queue.add_rate_limited(A, retry);
-    queue.add(A);
-    assert!(take(&queue).is_none());
-    queue.forget(&A);
-    assert_eq!(run_all(&queue), [A]);
-}
-
-#[tokio::test(start_paused = true)]
-async fn each_failure_can_set_its_backoff_and_the_earlier_time_applies() {
-    let queue = exact();
-    let slow =
-        Retry { backoff: Backoff { base: 100 * SECOND, max: 100 * SECOND }, ..Retry::default() };
-    queue.add(A);
-    let taken = take(&queue).unwrap();
-    assert_eq!(queue.add_rate_limited(A, slow), 100 * SECOND);
-    drop(taken);
-    // An event; this time it is only a conflict.
-    queue.add(A);
-    assert_eq!(fail(&queue).unwrap().1, 5 * MS);
-    advance(5 * MS).await;
-    assert_eq!(run_all(&queue), [A]);
 }
 
 #[tokio::test(start_paused = true)]

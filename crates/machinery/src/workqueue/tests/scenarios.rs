@@ -1,4 +1,4 @@
-//! The scenarios of client-go's util/workqueue tests, and those that tokio adds.
+//! Runs, and what a snapshot shows of them. `model` has the order of the keys.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,61 +12,6 @@ const MS: Duration = Duration::from_millis(1);
 
 const A: Named = (0, 1);
 const B: Named = (0, 2);
-
-#[tokio::test]
-async fn a_key_added_twice_before_processing_is_processed_once() {
-    let queue = exact();
-    queue.add(A);
-    queue.add(A);
-    assert_eq!(queue.len(), 1);
-    assert_eq!(run_all(&queue), [A]);
-}
-
-#[tokio::test]
-async fn a_key_added_twice_while_in_process_is_processed_once_more() {
-    let queue = exact();
-    queue.add(A);
-    let taken = take(&queue).unwrap();
-    queue.add(A);
-    queue.add(A);
-    assert!(take(&queue).is_none(), "a key was in process twice");
-    assert_eq!(queue.len(), 0);
-    drop(taken);
-    assert_eq!(run_all(&queue), [A]);
-}
-
-#[tokio::test]
-async fn len_counts_waiting_keys_but_not_keys_in_process() {
-    let queue = exact();
-    for key in [A, B, A] {
-        queue.add(key);
-    }
-    assert_eq!(queue.len(), 2);
-    let taken = take(&queue);
-    assert_eq!(queue.len(), 1);
-    drop(taken);
-}
-
-#[tokio::test]
-async fn a_key_added_again_during_its_second_run_runs_a_third_time() {
-    let queue = exact();
-    queue.add(A);
-    for _ in 0..3 {
-        let taken = take(&queue).unwrap();
-        queue.add(A);
-        drop(taken);
-    }
-    assert_eq!(run_all(&queue), [A]);
-    assert_eq!(queue.snapshot().known, 0, "nothing is known of an idle key");
-}
-
-#[tokio::test]
-async fn keys_of_one_tenant_are_served_first_in_first_out() {
-    let queue = exact();
-    let keys: Vec<Named> = (0..100).map(|name| (0, name * 7 % 100)).collect();
-    keys.iter().for_each(|key| queue.add(*key));
-    assert_eq!(run_all(&queue), keys);
-}
 
 #[tokio::test(start_paused = true)]
 async fn many_workers_process_every_key_and_no_key_twice_at_once() {

@@ -5,23 +5,11 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
 use super::{Named, exact, take};
-use crate::workqueue::Retry;
 
 const MS: Duration = Duration::from_millis(1);
 
 const A: Named = (0, 1);
 const B: Named = (0, 2);
-
-#[tokio::test]
-async fn an_add_after_shutdown_is_ignored() {
-    let queue = exact();
-    queue.shut_down();
-    queue.add(A);
-    queue.requeue_after(B, Duration::ZERO);
-    queue.add_rate_limited(B, Retry::default());
-    assert_eq!(queue.snapshot().known, 0);
-    assert!(queue.get().await.is_none());
-}
 
 #[tokio::test]
 async fn shutdown_discards_waiting_keys_and_lets_runs_finish() {

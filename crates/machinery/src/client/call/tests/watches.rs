@@ -82,32 +82,3 @@ async fn metadata_only_is_preferred_to_complete_objects() {
     let as_object = as_list.replace("List", "");
     assert_eq!(asked.lock().accept, format!("{as_object},application/json"));
 }
-
-/// An aggregated API server that does not support metadata-only responses also gets the request.
-#[tokio::test]
-async fn a_server_without_metadata_only_sends_complete_objects() {
-    let service = service_fn(|request: Request<Bytes>| async move {
-        let accept = request.headers()["accept"].to_str().unwrap();
-        let plain = accept.split(',').any(|kind| kind.trim() == "application/json");
-        let text = match request.uri().query().filter(|query| !query.is_empty()) {
-            None => {
-                r#"{"items":[{"metadata":{"name":"a"},"size":3}],"metadata":{"resourceVersion":"1"}}"#
-            }
-            Some(_) => {
-                "{\"type\":\"ADDED\",\"object\":{\"metadata\":{\"name\":\"a\"},\"size\":3}}\n"
-            }
-        };
-        let mut answer = Response::new(body(&[text], End::Good));
-        if !plain {
-            *answer.status_mut() = http::StatusCode::NOT_ACCEPTABLE;
-        }
-        Ok::<_, Infallible>(answer)
-    });
-    let client = Client::from_service(service, Options::default());
-    let (page, mut items) = (Page::default(), 0);
-    let only = Scope { metadata_only: true, ..Scope::default() };
-    client.list::<Thing>(&only, &page, |_| items += 1).await.unwrap();
-    assert_eq!(items, 1);
-    let mut events = client.watch::<Thing>(&only, &from("1")).await.unwrap();
-    assert!(matches!(events.next().await, Some(Ok(WatchEvent::Added(_)))));
-}
