@@ -130,11 +130,13 @@ impl ControlPlane {
 
     /// The kubectl on PATH, otherwise the one that hack/controlplane.sh built.
     pub fn kubectl_path(&self) -> PathBuf {
-        let output = Command::new("hack/controlplane.sh")
-            .args(["which", "kubectl"])
-            .output()
-            .expect("hack/controlplane.sh can be run");
-        PathBuf::from(String::from_utf8_lossy(&output.stdout).trim())
+        static PATH: OnceLock<PathBuf> = OnceLock::new();
+        let path = PATH.get_or_init(|| {
+            let output = Command::new("hack/controlplane.sh").args(["which", "kubectl"]).output();
+            let output = output.expect("hack/controlplane.sh can be run");
+            PathBuf::from(String::from_utf8_lossy(&output.stdout).trim())
+        });
+        path.clone()
     }
 
     /// A client for the administrator. A new one for each test: its connections belong to the
