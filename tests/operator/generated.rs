@@ -35,7 +35,7 @@ use crate::world::{
 };
 
 /// Number of sequences by default: some seconds on two cores.
-const SEQUENCES: u64 = 8;
+const SEQUENCES: u64 = 4;
 
 /// Number of steps between two restarts of the operator.
 const STEPS: usize = 8;
@@ -79,7 +79,9 @@ fn sequence(seed: u64) {
         // An App has the largest spec.
         let kind = *rng.choice(&[MEMCACHED, GENERIC_DAEMON, APP, APP]).unwrap();
         let world = World::on(Server::new(seed));
-        let mut sequence = Sequence { world: &world, kind, spec: Value::Null, did: Vec::new() };
+        let schema = schema::of_spec(kind);
+        let mut sequence =
+            Sequence { world: &world, kind, schema: &schema, spec: Value::Null, did: Vec::new() };
         let object = id(kind, NAME);
         let mut laws = Laws { kind, columns: Columns::of(kind), before: None };
         let flags = [
@@ -88,7 +90,7 @@ fn sequence(seed: u64) {
             "--allow-templates",
         ];
         let story = async {
-            let spec = schema::valid(&schema::of_spec(kind), "spec", &mut rng);
+            let spec = schema::valid(&schema, "spec", &mut rng);
             world.run_with(&flags, sequence.create(spec)).await;
             // The operator restarts after each part.
             for _ in 0..rng.usize(2..=4) {
@@ -112,6 +114,7 @@ fn sequence(seed: u64) {
 struct Sequence<'a> {
     world: &'a World,
     kind: Kind,
+    schema: &'a Value,
     spec: Value,
     /// The steps so far, for messages.
     did: Vec<String>,
@@ -133,15 +136,15 @@ impl Sequence<'_> {
     }
 
     async fn step(&mut self, rng: &mut Rng) {
-        let schema = schema::of_spec(self.kind);
+        let schema = self.schema;
         let there: Vec<Kind> =
             CHILDREN.into_iter().filter(|kind| self.world.get(*kind, NAME).is_some()).collect();
         let child = *rng.choice(&there).expect("each kind has a child");
         match rng.u8(..16) {
-            0..6 => self.edit(schema::edited(&schema, &self.spec, rng)).await,
-            6 => self.edit(schema::valid(&schema, "spec", rng)).await,
+            0..6 => self.edit(schema::edited(schema, &self.spec, rng)).await,
+            6 => self.edit(schema::valid(schema, "spec", rng)).await,
             7..10 => {
-                let (spec, why) = schema::bad(&schema, &self.spec, rng);
+                let (spec, why) = schema::bad(schema, &self.spec, rng);
                 self.did.push(format!("refused: {why}: {spec}"));
                 let writes = self.writes();
                 let answer = self.replace_spec(&spec);
@@ -149,7 +152,7 @@ impl Sequence<'_> {
                 self.settled().await;
                 assert_eq!(self.writes(), writes, "{:#?}", self.did);
             }
-            10..13 => self.write_otherwise(&schema, rng).await,
+            10..13 => self.write_otherwise(schema, rng).await,
             13 | 14 => self.spoil(child).await,
             _ => {
                 self.did.push(format!("delete {}", child.name()));

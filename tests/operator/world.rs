@@ -130,14 +130,14 @@ impl World {
         self::condition(&object, condition).unwrap()["message"].as_str().unwrap().to_owned()
     }
 
-    /// Waits until nothing has changed for longer than every backoff and recheck.
+    /// Waits until nothing has changed for a minute: longer than a diagnosis, a recheck or a rollout pauses.
     pub async fn quiet(&self) {
-        loop {
-            let before = self.server.version();
-            tokio::time::sleep(Duration::from_secs(90)).await;
-            if self.server.version() == before {
-                return;
-            }
+        let (mut version, mut quiet) = (self.server.version(), 0);
+        while quiet < 12 {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            let now = self.server.version();
+            quiet = if now == version { quiet + 1 } else { 0 };
+            version = now;
         }
     }
 
