@@ -4,10 +4,8 @@
 //! while. The test stops kwok, which acts as the kubelet of all nodes. For the remaining nodes, the test
 //! renews the Leases.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::control_plane::ControlPlane;
@@ -144,49 +142,4 @@ async fn a_lost_node_is_named_until_it_returns_or_is_deleted() {
     kwok.start();
     returned(&world, &["node-0", "node-2"]).await;
     until_ready_on(&world, 2).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_taint_is_named_and_a_new_node_hides_no_problem() {
-    let (world, _controllers) = on_three_nodes("tainted-node").await;
-    let plane = world.plane();
-    let _operator = world.start_operator().await;
-    logs(&world).await;
-    // One of three nodes.
-    plane.kubectl(&["taint", "nodes", "node-2", "dedicated=db:NoSchedule"]);
-    count_again(&world).await;
-    let named = |d: &Value| {
-        is_ready(d)
-            && condition_message(d, "Ready")
-                .contains("taint dedicated=db:NoSchedule of node node-2")
-    };
-    world.until(GENERIC_DAEMON, "genericdaemon", named).await;
-    // All of them.
-    plane.kubectl(&["taint", "nodes", "--all", "--overwrite", "dedicated=db:NoSchedule"]);
-    count_again(&world).await;
-    let message = until(&world, "Degraded", "True", "NodesTainted").await;
-    assert!(message.starts_with("3 nodes have the label"), "{message}");
-    let daemon = world.get(GENERIC_DAEMON, "genericdaemon").await.unwrap();
-    assert!(!has_condition(&daemon, "Stalled", "True"), "it may be a startup taint: {daemon:#}");
-    plane.kubectl(&["taint", "nodes", "--all", "dedicated-"]);
-    count_again(&world).await;
-    until_ready_on(&world, 3).await;
-    // A node joins while a container crashes.
-    let pods = pods_of(&world, GENERIC_DAEMON).await;
-    report(&world, &pods[0], "CrashLoopBackOff").await;
-    until(&world, "Degraded", "True", "CrashLoopBackOff").await;
-    let seen: Arc<Mutex<Vec<Value>>> = Arc::default();
-    let record = seen.clone();
-    let changes = world.for_each_change(GENERIC_DAEMON, move |daemon| record.lock().push(daemon));
-    let changes = tokio::spawn(changes);
-    world.patch(NODE, "node-3", json!({"metadata": {"labels": {"logs": "true"}}})).await.unwrap();
-    let four = |d: &Value| d["status"]["installed"] == 3 && d["status"]["desired"] == 4;
-    world.until(GENERIC_DAEMON, "genericdaemon", four).await;
-    changes.abort();
-    for daemon in &*seen.lock() {
-        assert!(has_condition(daemon, "Degraded", "True"), "{daemon:#}");
-    }
-    assert!(!seen.lock().is_empty());
-    report(&world, &pods[0], "").await;
-    until_ready_on(&world, 4).await;
 }
