@@ -14,7 +14,6 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::control_plane::ControlPlane;
-use crate::helm::Helm;
 use crate::operator_process::{OperatorProcess, with_program};
 use crate::packaging::{NAME, SYSTEM};
 use crate::unchecked::built_by;
@@ -43,6 +42,12 @@ impl Version {
         Some(Version { binary: folder.join(NAME), artifacts: folder.join("artifacts") })
     }
 
+    fn install(&self, plane: &ControlPlane) {
+        let default = self.artifacts.join("default");
+        let apply = ["apply", "--server-side", "--force-conflicts", "-k"];
+        plane.kubectl(&[&apply[..], &[default.to_str().unwrap()]].concat());
+    }
+
     /// Starts it under its ServiceAccount, as its Deployment does.
     fn start(&self, kubeconfig: &Path) -> OperatorProcess {
         let environment = [
@@ -58,28 +63,6 @@ impl Version {
         let operator = self.start(kubeconfig);
         operator.logged("Ready to work").await;
         operator
-    }
-}
-
-/// The tool that installs a version's manifests.
-enum Installer {
-    Kubectl,
-    Helm(Helm),
-}
-
-impl Installer {
-    fn install(&self, plane: &ControlPlane, version: &Version) {
-        let folder = |name: &str| version.artifacts.join(name).to_str().unwrap().to_owned();
-        match self {
-            Installer::Kubectl => {
-                let apply = ["apply", "--server-side", "--force-conflicts", "-k"];
-                plane.kubectl(&[&apply[..], &[&folder("default")]].concat());
-            }
-            Installer::Helm(helm) => {
-                let chart = folder("helm/workload-operator");
-                helm.on(plane, &["upgrade", "--install", NAME, &chart, "--wait", "--timeout=300s"]);
-            }
-        }
     }
 }
 
@@ -175,26 +158,24 @@ fn restarts(plan: &Value) -> i64 {
 
 /// Replaces the running version by another one, the way a rolling update of the Deployment does.
 async fn replace(
-    installer: &Installer,
     plane: &'static ControlPlane,
     kubeconfig: &Path,
     running: OperatorProcess,
     next: &Version,
 ) -> OperatorProcess {
-    installer.install(plane, next);
+    next.install(plane);
     let begun = next.started(kubeconfig).await;
     assert_eq!(running.terminate().await, Some(0));
     begun
 }
 
-async fn there_and_back(name: &'static str, installer: Installer) {
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes minutes: cargo test --test contract -- --ignored"]
+async fn an_upgrade_and_downgrade_by_kubectl_restart_no_pod() {
     let (this, earlier) = (Version::this(), Version::earlier("upgrade and downgrade"));
     let Some(earlier) = earlier else { return };
-    let plane = ControlPlane::of_this_test(|| ControlPlane::bare(name)).await;
-    if matches!(installer, Installer::Helm(_)) {
-        plane.kubectl(&["create", "namespace", SYSTEM]);
-    }
-    installer.install(plane, &earlier);
+    let plane = ControlPlane::of_this_test(|| ControlPlane::bare("upgrade-kubectl")).await;
+    earlier.install(plane);
     let system = World::in_existing(plane, SYSTEM).await;
     let kubeconfig = system.operator_kubeconfig().await;
     plane.kubectl(&["create", "namespace", "residents"]);
@@ -216,7 +197,7 @@ async fn there_and_back(name: &'static str, installer: Installer) {
     let planned = plan(&this, plane, "residents").await;
     assert_eq!((&planned["problems"], restarts(&planned)), (&json!([]), 0), "{planned:#}");
     assert_eq!(planned["summary"]["reconciled"], 3 * EACH);
-    let operator = replace(&installer, plane, &kubeconfig, operator, &this).await;
+    let operator = replace(plane, &kubeconfig, operator, &this).await;
     users_go_on(&mut done).await;
     each_is_worked_on(&world, 2).await;
     let second = pods(&world).await;
@@ -224,7 +205,7 @@ async fn there_and_back(name: &'static str, installer: Installer) {
     let settled = plan(&this, plane, "residents").await;
     assert_eq!((&settled["problems"], &settled["changes"]), (&json!([]), &json!([])));
 
-    let operator = replace(&installer, plane, &kubeconfig, operator, &earlier).await;
+    let operator = replace(plane, &kubeconfig, operator, &earlier).await;
     users_go_on(&mut done).await;
     each_is_worked_on(&world, 3).await;
     let third = pods(&world).await;
@@ -235,17 +216,4 @@ async fn there_and_back(name: &'static str, installer: Installer) {
         assert!(world.get(kind, &name).await.is_some(), "{name} is lost");
     }
     operator.kill().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "takes minutes: cargo test --test contract -- --ignored"]
-async fn an_upgrade_and_downgrade_by_kubectl_restart_no_pod() {
-    there_and_back("upgrade-kubectl", Installer::Kubectl).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "takes minutes: cargo test --test contract -- --ignored"]
-async fn an_upgrade_and_downgrade_by_helm_restart_no_pod() {
-    let Some(helm) = Helm::find("an upgrade with Helm") else { return };
-    there_and_back("upgrade-helm", Installer::Helm(helm)).await;
 }
