@@ -104,7 +104,7 @@ fn is_changed(made: &Value) -> bool {
     let image =
         |object: &Value| object["spec"]["template"]["spec"]["containers"][0]["image"].clone();
     made["spec"]["replicas"] != probe()["spec"]["replicas"]
-        || !made["metadata"]["labels"].is_null()
+        || made["spec"]["template"]["spec"]["containers"][1].is_object()
         || image(made) != image(&probe())
 }
 
@@ -140,6 +140,14 @@ async fn a_denial_by_a_policy_is_reported_and_recovers() {
     }
 }
 
+/// A mutation that adds a sidecar, as the webhook of a service mesh does.
+pub fn inject() -> Value {
+    let expression = r#"object.spec.template.spec.containers.exists(c, c.name == "proxy") ? [] : [
+        JSONPatch{op: "add", path: "/spec/template/spec/containers/-",
+            value: {"name": "proxy", "image": "proxy:1"}}]"#;
+    json!({"patchType": "JSONPatch", "jsonPatch": {"expression": expression}})
+}
+
 /// Returns digests, a sidecar with variables, and a toleration, as JSON patches. A policy of the first kind
 /// pins unpinned images; one of the second kind injects missing parts.
 fn pin_inject_and_tolerate() -> Value {
@@ -152,10 +160,7 @@ fn pin_inject_and_tolerate() -> Value {
             r#"{pod}.containers[0].image.contains("@") ? [] : [JSONPatch{{op: "replace",
                 path: "{CONTAINERS}/0/image", value: {pod}.containers[0].image + "{digest}"}}]"#
         )),
-        patch(format!(
-            r#"{pod}.containers.exists(c, c.name == "proxy") ? [] : [JSONPatch{{op: "add",
-                path: "{CONTAINERS}/-", value: {{"name": "proxy", "image": "proxy:1"}}}}]"#
-        )),
+        inject(),
         patch(format!(
             r#"has({pod}.tolerations) ? [] : [JSONPatch{{op: "add",
                 path: "/spec/template/spec/tolerations",

@@ -12,7 +12,6 @@ use crate::audit::{Entry, logged, operator_writes, refused_writes};
 use crate::control_plane::ControlPlane;
 use crate::etcd;
 use crate::operator_process::OperatorProcess;
-use crate::packaging;
 use crate::proxy::Proxy;
 use crate::servers::{Server, ready};
 use crate::world::{DEPLOYMENT, MAX_WAIT, MEMCACHED, World, is_ready, memcached};
@@ -33,26 +32,13 @@ async fn assert_created_once(world: &World, name: &str) {
     assert_eq!(creates(world, name), 1, "{name}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "takes minutes: cargo test --test contract -- --ignored"]
-async fn a_leader_continues_after_an_outage_of_the_api_server() {
-    let plane = ControlPlane::of_this_test(|| ControlPlane::api_server_alone("outage")).await;
-    let world = World::on(plane, "outage", "baseline").await;
-    let operator = packaging::start_operator(&world).await;
-    works_on_after_an_outage(&world, operator).await;
-}
-
-/// In this case, no client requests a Lease every two seconds.
+/// No client requests a Lease every two seconds, which would show that the API server is back.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes: cargo test --test contract -- --ignored"]
 async fn without_leader_election_it_continues_after_an_outage() {
     let plane = ControlPlane::of_this_test(|| ControlPlane::api_server_alone("outage-alone")).await;
-    let world = World::on(plane, "outage", "baseline").await;
-    let operator = world.start_operator().await;
-    works_on_after_an_outage(&world, operator).await;
-}
-
-async fn works_on_after_an_outage(world: &World, mut operator: OperatorProcess) {
+    let world = &World::on(plane, "outage", "baseline").await;
+    let mut operator = world.start_operator().await;
     world.create(MEMCACHED, memcached("before", 1)).await.unwrap();
     world.until(DEPLOYMENT, "before", |_| true).await;
     // The API server does not log requests that it was killed during.
