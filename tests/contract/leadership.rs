@@ -19,8 +19,8 @@ use crate::proxy::{Call, Fault, Proxy};
 use crate::servers::Second;
 use crate::stall::Stall;
 use crate::world::{
-    APP, DEPLOYMENT, LEASE, MAX_WAIT, MEMCACHED, MEMCACHED_IMAGE, ROLE, ROLE_BINDING, SERVICE,
-    SERVICE_ACCOUNT, World, is_ready,
+    APP, DEPLOYMENT, LEASE, MAX_WAIT, MEMCACHED, MEMCACHED_IMAGE, ROLE, SERVICE, SERVICE_ACCOUNT,
+    World, is_ready,
 };
 
 /// After a SIGKILL, the next leader must first see the lease unchanged for its entire duration.
@@ -57,24 +57,12 @@ impl Replicas {
 
     /// The same in an existing namespace.
     pub async fn none_in(world: World) -> Replicas {
-        for rule in lease_roles() {
-            world.create(ROLE, rule).await.unwrap();
-        }
+        create_lease_roles(&world).await;
         for number in 0..3 {
             let name = format!("replica-{number}");
             let account = json!({"metadata": {"name": name}});
             world.create(SERVICE_ACCOUNT, account).await.unwrap();
-            for (kind, role) in [
-                ("ClusterRole", "workload-operator"),
-                ("Role", "workload-operator-leader-election"),
-            ] {
-                let binding = json!({
-                    "metadata": {"generateName": format!("{name}-")},
-                    "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role},
-                    "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": world.namespace}],
-                });
-                world.create(ROLE_BINDING, binding).await.unwrap();
-            }
+            may_lead(&world, &name).await;
         }
         Replicas { world, running: Vec::new() }
     }
@@ -173,7 +161,7 @@ fn holder(lease: &Value) -> &str {
 }
 
 /// The Role for the Lease from the artifacts, for whatever namespace it is created in.
-pub fn lease_roles() -> Vec<Value> {
+fn lease_roles() -> Vec<Value> {
     let text = std::fs::read_to_string("artifacts/rbac/operator.yaml").unwrap();
     let documents = serde_yaml_ng::Deserializer::from_str(&text);
     let values = documents.map(|document| Value::deserialize(document).unwrap());
@@ -181,6 +169,21 @@ pub fn lease_roles() -> Vec<Value> {
     roles
         .map(|role| json!({"metadata": {"name": role["metadata"]["name"]}, "rules": role["rules"]}))
         .collect()
+}
+
+pub async fn create_lease_roles(world: &World) {
+    for role in lease_roles() {
+        world.create(ROLE, role).await.unwrap();
+    }
+}
+
+/// Gives an account of this namespace the permissions of the operator and of its leader.
+async fn may_lead(world: &World, account: &str) {
+    for role in
+        [("ClusterRole", "workload-operator"), ("Role", "workload-operator-leader-election")]
+    {
+        world.grant(role, (&world.namespace, account)).await;
+    }
 }
 
 pub fn since(earlier: Timestamp, later: Timestamp) -> Duration {
@@ -432,24 +435,10 @@ async fn a_new_leader_does_not_revert_the_writes_of_its_predecessor() {
     let world = World::on(plane, "takeover-revert", "baseline").await;
     let etcd = Stall::to(plane.etcd()).await;
     let other = Second::start(plane, &etcd).await;
-    for rule in lease_roles() {
-        world.create(ROLE, rule).await.unwrap();
-    }
+    create_lease_roles(&world).await;
+    world.create(SERVICE_ACCOUNT, json!({"metadata": {"name": "second"}})).await.unwrap();
     for account in ["workload-operator", "second"] {
-        if account == "second" {
-            world.create(SERVICE_ACCOUNT, json!({"metadata": {"name": account}})).await.unwrap();
-        }
-        for (kind, role) in
-            [("ClusterRole", "workload-operator"), ("Role", "workload-operator-leader-election")]
-        {
-            let binding = json!({
-                "metadata": {"generateName": format!("{account}-")},
-                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role},
-                "subjects": [{"kind": "ServiceAccount", "name": account,
-                    "namespace": world.namespace}],
-            });
-            world.create(ROLE_BINDING, binding).await.unwrap();
-        }
+        may_lead(&world, account).await;
     }
     let namespace = world.namespace.clone();
     let arguments =

@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 
 use crate::audit::{Audit, Entry, logged};
 use crate::control_plane::ControlPlane;
-use crate::leadership::lease_roles;
+use crate::leadership::create_lease_roles;
 use crate::operator_process::OperatorProcess;
 use crate::world::{
     APP, BUDGET, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, Kind, MEMCACHED, MEMCACHED_IMAGE, POD,
-    ROLE, ROLE_BINDING, SERVICE, World, is_ready, memcached,
+    SERVICE, World, is_ready, memcached,
 };
 
 pub const SYSTEM: &str = "workload-operator-system";
@@ -375,16 +375,9 @@ fn used(world: &World) -> Permissions {
 
 /// Gives the operator's ServiceAccount the permissions to its Lease in this namespace.
 pub async fn bind_lease_roles(world: &World) {
-    for role in lease_roles() {
-        let binding = json!({
-            "metadata": {"name": role["metadata"]["name"]},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role",
-                "name": role["metadata"]["name"]},
-            "subjects": [{"kind": "ServiceAccount", "name": NAME, "namespace": world.namespace}],
-        });
-        world.create(ROLE, role).await.unwrap();
-        world.create(ROLE_BINDING, binding).await.unwrap();
-    }
+    create_lease_roles(world).await;
+    let role = ("Role", "workload-operator-leader-election");
+    world.grant(role, (&world.namespace, NAME)).await;
 }
 
 /// An operator with leader election, with exactly the permissions from the artifacts.
