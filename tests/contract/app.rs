@@ -43,34 +43,6 @@ fn operators_writes_to(world: &World, resource: &str) -> Vec<Entry> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_sample_nginx_app_gets_a_deployment_and_a_service() {
-    let (world, _operator) = World::with_operator_at("nginx-app", "baseline").await;
-    let sample = std::fs::read_to_string("artifacts/examples/nginx-app.yaml").unwrap();
-    let sample: Value = serde_yaml_ng::from_str(&sample).unwrap();
-    world.create(APP, sample.clone()).await.unwrap();
-    let ready = world.until(APP, "nginx-app", is_ready).await;
-    assert_eq!(ready["status"]["readyReplicas"], 2);
-    let deployment = world.get(DEPLOYMENT, "nginx-app").await.unwrap();
-    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
-    assert_eq!(
-        (&container["name"], &container["image"]),
-        (&json!("nginx-app"), &json!("nginx:1.16.1"))
-    );
-    assert_eq!(container["imagePullPolicy"], "IfNotPresent");
-    assert_eq!(container["ports"][0]["containerPort"], 80);
-    let envs = json!([{"name": "DEMO", "value": "app"}, {"name": "GOPATH", "value": "gopath"}]);
-    assert_eq!(container["env"], envs);
-    let resources = json!({"requests": {"cpu": "100m", "memory": "100Mi"},
-        "limits": {"cpu": "500m", "memory": "500Mi"}});
-    assert_eq!(container["resources"], resources);
-    let labels = &deployment["spec"]["template"]["metadata"]["labels"];
-    assert_eq!(labels["app.example.com/v1"], "nginx-app");
-    let service = world.get(SERVICE, "nginx-app").await.unwrap();
-    assert_eq!(service["spec"]["ports"][0]["port"], 8080);
-    assert_eq!(service["spec"]["ports"][0]["targetPort"], 80);
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn the_cluster_ip_and_the_node_ports_survive_edits() {
     let (world, _operator) = World::with_operator_at("app-addresses", "baseline").await;
     let ports = json!([{"name": "web", "port": 80}, {"name": "tls", "port": 443}]);

@@ -276,10 +276,6 @@ async fn installation(cluster: &Cluster) {
     let deployment = ["deployment", "workload-operator", "-n", SYSTEM];
     let replicas = |n: i64| json!({"spec": {"replicas": n}});
     cluster.patched(&deployment, replicas(0), replicas(1), (false, "P001", 1)).await;
-    // An upgrade whose pods find no node, while the old one still works.
-    let nodes = |labels: Value| json!({"spec": {"template": {"spec": {"nodeSelector": labels}}}});
-    let (nowhere, anywhere) = (nodes(json!({"on": "no-node"})), nodes(Value::Null));
-    cluster.patched(&deployment, nowhere, anywhere, (false, "P001", 1)).await;
     // Without an operator, nothing fails, unless one is waited for.
     let there = |arguments: &[&str]| check(cluster.plane.kubeconfig(), arguments);
     let elsewhere = ["--operator-namespace=default"];

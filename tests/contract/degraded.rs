@@ -7,55 +7,9 @@ use serde_json::{Value, json};
 
 use crate::control_plane::ControlPlane;
 use crate::world::{
-    APP, DEPLOYMENT, GENERIC_DAEMON, Kind, MEMCACHED, NODE, POD, World, conditions, has_condition,
-    is_ready, memcached,
+    APP, DEPLOYMENT, GENERIC_DAEMON, MEMCACHED, NODE, World, conditions, has_condition, is_ready,
+    memcached,
 };
-
-pub fn name_of(kind: Kind) -> String {
-    kind.name().to_lowercase()
-}
-
-/// The pods of the custom resource of this kind that have not ended, by name.
-pub async fn pods_of(world: &World, kind: Kind) -> Vec<Value> {
-    let start = format!("{}-", name_of(kind));
-    let mut pods = world.list(POD).await;
-    pods.retain(|pod| {
-        pod["metadata"]["name"].as_str().unwrap().starts_with(&start)
-            && pod["metadata"]["deletionTimestamp"].is_null()
-    });
-    pods
-}
-
-fn name(pod: &Value) -> &str {
-    pod["metadata"]["name"].as_str().unwrap()
-}
-
-/// Makes the pod wait for `reason`, as its kubelet would report it. An empty reason means that the pod runs.
-pub async fn report(world: &World, pod: &Value, reason: &str) {
-    let container = &pod["spec"]["containers"][0];
-    let runs = reason.is_empty();
-    let state = match runs {
-        true => json!({"running": {"startedAt": "2026-01-01T00:00:00Z"}, "waiting": null}),
-        false => {
-            json!({"waiting": {"reason": reason, "message": "as a test wants"}, "running": null})
-        }
-    };
-    let truth = if runs { "True" } else { "False" };
-    let now = jiff::Timestamp::now().to_string();
-    let is = |kind: &str| json!({"type": kind, "status": truth, "lastTransitionTime": now});
-    let scheduled = json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": now});
-    let status = json!({"status": {
-        "conditions": [is("Ready"), is("ContainersReady"), scheduled],
-        "containerStatuses": [{"name": container["name"], "image": container["image"],
-            "imageID": "", "ready": runs, "restartCount": 4, "state": state,
-            "lastState": {"terminated": {"exitCode": 3, "reason": "Error"}}}]}});
-    patch_status(world, pod, status).await;
-}
-
-async fn patch_status(world: &World, pod: &Value, status: Value) {
-    let path = format!("{}/{}/status", POD.path(&world.namespace), name(pod));
-    world.patch_at(&path, status).await.unwrap();
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn refused_pods_are_reported_with_the_controllers_message() {

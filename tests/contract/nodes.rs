@@ -1,4 +1,4 @@
-//! Nodes that are lost, tainted, deleted, or join: the status of a GenericDaemon.
+//! Nodes that are lost, return, or are deleted: the status of a GenericDaemon.
 //!
 //! Kubernetes' own node lifecycle controller considers a node lost when its Lease has not been renewed for a
 //! while. The test stops kwok, which acts as the kubelet of all nodes. For the remaining nodes, the test
@@ -9,37 +9,17 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::control_plane::ControlPlane;
-use crate::degraded::{may_list_nodes, pods_of, report};
+use crate::degraded::may_list_nodes;
 use crate::servers::Server;
 use crate::world::{
-    DAEMON_SET, GENERIC_DAEMON, NODE, World, condition_message, conditions, has_condition, is_ready,
+    DAEMON_SET, GENERIC_DAEMON, NODE, POD, World, condition_message, conditions, has_condition,
+    is_ready,
 };
 
 /// Maximum silence of a node. kwok renews each Lease every ten seconds.
 const GRACE: &str = "20s";
 
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
-
-/// A daemon on three of four nodes, on a control plane that quickly considers nodes lost.
-async fn on_three_nodes(name: &'static str) -> (World, Server) {
-    let plane = ControlPlane::of_this_test(move || ControlPlane::private(name)).await;
-    let mut controllers = Server::of(plane, "kube-controller-manager");
-    let soon = [("--node-monitor-grace-period", GRACE.to_owned())];
-    let mut changed = controllers.like("kube-controller-manager", &soon);
-    controllers.kill().await;
-    changed.start();
-    let world = World::on(plane, name, "baseline").await.patient(Duration::from_secs(120));
-    may_list_nodes(plane, name);
-    plane.kubectl(&["label", "node", "node-2", "logs=true"]);
-    (world, changed)
-}
-
-async fn logs(world: &World) {
-    let daemon =
-        json!({"metadata": {"name": "genericdaemon"}, "spec": {"image": "a:1", "label": "logs"}});
-    world.create(GENERIC_DAEMON, daemon).await.unwrap();
-    until_ready_on(world, 3).await;
-}
 
 async fn until_ready_on(world: &World, nodes: i64) -> Value {
     let ready = |d: &Value| is_ready(d) && d["status"]["installed"] == nodes;
@@ -72,9 +52,14 @@ async fn returned(world: &World, nodes: &[&str]) {
         };
         world.until(NODE, node, reports).await;
     }
-    for pod in pods_of(world, GENERIC_DAEMON).await {
+    for pod in world.list(POD).await {
         if nodes.iter().any(|node| pod["spec"]["nodeName"] == *node) {
-            report(world, &pod, "").await;
+            let ready = |kind: &str| json!({"type": kind, "status": "True"});
+            let conditions = ["Ready", "ContainersReady", "PodScheduled"].map(ready);
+            let status = json!({"status": {"conditions": conditions}});
+            let pod = pod["metadata"]["name"].as_str().unwrap();
+            let path = format!("{}/{pod}/status", POD.path(&world.namespace));
+            world.patch_at(&path, status).await.unwrap();
         }
     }
 }
@@ -95,10 +80,22 @@ async fn renew(world: &World, nodes: &[&str]) {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes: cargo test --test contract -- --ignored"]
 async fn a_lost_node_is_named_until_it_returns_or_is_deleted() {
-    let (world, _controllers) = on_three_nodes("lost-node").await;
+    let plane = ControlPlane::of_this_test(|| ControlPlane::private("lost-node")).await;
+    // A controller that soon considers nodes lost.
+    let mut controllers = Server::of(plane, "kube-controller-manager");
+    let soon = [("--node-monitor-grace-period", GRACE.to_owned())];
+    let mut changed = controllers.like("kube-controller-manager", &soon);
+    controllers.kill().await;
+    changed.start();
+    let world = World::on(plane, "lost-node", "baseline").await.patient(Duration::from_secs(120));
+    may_list_nodes(plane, "lost-node");
+    plane.kubectl(&["label", "node", "node-2", "logs=true"]);
     let mut kwok = Server::of(world.plane(), "kwok");
     let _operator = world.start_operator().await;
-    logs(&world).await;
+    let spec = json!({"image": "a:1", "label": "logs"});
+    let daemon = json!({"metadata": {"name": "genericdaemon"}, "spec": spec});
+    world.create(GENERIC_DAEMON, daemon).await.unwrap();
+    until_ready_on(&world, 3).await;
     // The kubelet of node-1 stops.
     kwok.kill().await;
     let kept = renew(&world, &["node-0", "node-2", "node-3"]);
