@@ -549,8 +549,6 @@ async fn memcached(world: &World) {
     assert_eq!(deployment["spec"]["replicas"], 2);
     changed(world, (MEMCACHED, &name), json!({"spec": {"containerPort": 11212}})).await;
     scaled(world, MEMCACHED, &name, 3).await;
-    restored(world, (MEMCACHED, &name), DEPLOYMENT).await;
-    restored(world, (MEMCACHED, &name), SERVICE).await;
     deleted(world, (MEMCACHED, &name), &[DEPLOYMENT, SERVICE]).await;
 }
 
@@ -560,8 +558,6 @@ async fn app(world: &World) {
     let deployment = of(world, DEPLOYMENT, &name).await;
     assert_eq!(deployment["spec"]["template"]["spec"]["containers"][0]["image"], "nginx:1.27");
     scaled(world, APP, &name, 3).await;
-    restored(world, (APP, &name), DEPLOYMENT).await;
-    restored(world, (APP, &name), SERVICE).await;
     deleted(world, (APP, &name), &[DEPLOYMENT, SERVICE]).await;
 }
 
@@ -571,7 +567,6 @@ async fn generic_daemon(world: &World) {
     assert_eq!(ready["status"]["installed"], 2, "the nodes with the label logs");
     changed(world, (GENERIC_DAEMON, &name), json!({"spec": {"label": "disk=ssd"}})).await;
     world.until(GENERIC_DAEMON, &name, |d| is_ready(d) && d["status"]["installed"] == 1).await;
-    restored(world, (GENERIC_DAEMON, &name), DAEMON_SET).await;
     deleted(world, (GENERIC_DAEMON, &name), &[DAEMON_SET]).await;
 }
 
@@ -621,13 +616,6 @@ async fn scaled(world: &World, kind: Kind, name: &str, replicas: i64) {
     world.until(kind, name, is_ready).await;
     let get = world.send(http::Method::GET, &path, "application/json", Value::Null);
     assert_eq!(get.await.unwrap()["status"]["replicas"], replicas);
-}
-
-async fn restored(world: &World, (kind, name): (Kind, &str), child: Kind) {
-    let before = of(world, child, name).await["metadata"]["uid"].clone();
-    world.delete(child, name).await;
-    world.until(child, name, |found| found["metadata"]["uid"] != before).await;
-    world.until(kind, name, is_ready).await;
 }
 
 async fn deleted(world: &World, (kind, name): (Kind, &str), children: &[Kind]) {
