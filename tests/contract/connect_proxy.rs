@@ -70,7 +70,7 @@ impl ConnectProxy {
 }
 
 /// TLS with the API server's own certificate, which the cluster's CA has signed.
-fn acceptor(world: &World) -> TlsAcceptor {
+pub fn acceptor(world: &World) -> TlsAcceptor {
     let pki = world.plane().dir().join("pki");
     let chain = vec![CertificateDer::from_pem_file(pki.join("server.crt")).unwrap()];
     let key = PrivateKeyDer::from_pem_file(pki.join("server.key")).unwrap();

@@ -15,7 +15,7 @@ use crate::world::{
 use crate::world::{SERVICE, World, is_ready, memcached};
 
 /// The plan for the world's namespace, and its exit code.
-fn plan(world: &World, kubeconfig: &Path, image: &str, arguments: &[&str]) -> (Value, i32) {
+pub fn plan(world: &World, kubeconfig: &Path, image: &str, arguments: &[&str]) -> (Value, i32) {
     let output = Command::new(env!("CARGO_BIN_EXE_workload-operator"))
         .args(["plan", "-o", "json", "--namespace", &world.namespace, "--memcached-image", image])
         .args(arguments)

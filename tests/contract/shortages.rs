@@ -1,12 +1,10 @@
 //! Promises of the operator during shortages: of the API server, of etcd's space, or of its own file
 //! descriptors.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
-use tokio::sync::watch;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use crate::audit::{Entry, logged, operator_writes, refused_writes};
 use crate::control_plane::ControlPlane;
@@ -14,7 +12,7 @@ use crate::etcd;
 use crate::operator_process::OperatorProcess;
 use crate::proxy::Proxy;
 use crate::servers::{Server, ready};
-use crate::world::{DEPLOYMENT, MAX_WAIT, MEMCACHED, World, is_ready, memcached};
+use crate::world::{DEPLOYMENT, MEMCACHED, World, is_ready, memcached};
 
 /// Duration of the API server's outage, in seconds, unless OUTAGE_SECONDS overrides it.
 const OUTAGE: u64 = 10;
@@ -105,29 +103,14 @@ async fn the_operator_works_with_few_file_descriptors() {
     for name in &names {
         world.create(MEMCACHED, memcached(name, 1)).await.unwrap();
     }
-    all_ready(&world, &names, &operator).await;
+    for name in &names {
+        world.until(MEMCACHED, name, is_ready).await;
+    }
     for name in &names {
         assert_created_once(&world, name).await;
     }
     operator.assert_alive();
     println!("{} times it was told that there is no descriptor left", wanting(&operator));
-}
-
-/// Waits until these Memcacheds are Ready.
-async fn all_ready(world: &World, names: &[String], operator: &OperatorProcess) {
-    let (ready, mut seen) = watch::channel(BTreeSet::new());
-    let looking = world.for_each_change(MEMCACHED, move |memcached| {
-        if is_ready(&memcached) {
-            let name = memcached["metadata"]["name"].to_string();
-            ready.send_modify(|ready| {
-                ready.insert(name);
-            });
-        }
-    });
-    let all = timeout(MAX_WAIT, seen.wait_for(|ready| ready.len() == names.len()));
-    let are_ready = tokio::select! { all = all => all.is_ok(), () = looking => false };
-    let lines = || operator.lines().join("\n");
-    assert!(are_ready, "not all are Ready within {MAX_WAIT:?}; the operator says:\n{}", lines());
 }
 
 /// Counts the operator's reports that it cannot open more files (EMFILE).

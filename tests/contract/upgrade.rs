@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
-use tokio::process::Command;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::control_plane::ControlPlane;
 use crate::operator_process::{OperatorProcess, with_program};
 use crate::packaging::{NAME, SYSTEM};
+use crate::plan::plan;
 use crate::unchecked::built_by;
 use crate::world::{
     APP, GENERIC_DAEMON, Kind, MAX_WAIT, MEMCACHED, MEMCACHED_IMAGE, POD, World, is_ready,
@@ -131,27 +131,6 @@ async fn users_go_on(done: &mut watch::Receiver<usize>) {
     more.expect("in time").expect("users are not stuck");
 }
 
-/// Returns the plan of this version for the residents' namespace.
-async fn plan(version: &Version, plane: &ControlPlane, namespace: &str) -> Value {
-    let output = Command::new(&version.binary)
-        .args([
-            "plan",
-            "-o",
-            "json",
-            "--memcached-image",
-            MEMCACHED_IMAGE,
-            "--namespace",
-            namespace,
-        ])
-        .arg("--kubeconfig")
-        .arg(plane.kubeconfig())
-        .output()
-        .await
-        .unwrap();
-    serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)))
-}
-
 fn restarts(plan: &Value) -> i64 {
     plan["summary"]["restart"].as_i64().unwrap()
 }
@@ -194,7 +173,7 @@ async fn an_upgrade_and_downgrade_by_kubectl_restart_no_pod() {
     let busy = tokio::spawn(users(others, stop.clone(), reports));
 
     // The earlier version's Deployment in the cluster has no working pods, because kwok simulates them.
-    let planned = plan(&this, plane, "residents").await;
+    let planned = plan(&world, plane.kubeconfig(), MEMCACHED_IMAGE, &[]).0;
     assert_eq!((&planned["problems"], restarts(&planned)), (&json!([]), 0), "{planned:#}");
     assert_eq!(planned["summary"]["reconciled"], 3 * EACH);
     let operator = replace(plane, &kubeconfig, operator, &this).await;
@@ -202,7 +181,7 @@ async fn an_upgrade_and_downgrade_by_kubectl_restart_no_pod() {
     each_is_worked_on(&world, 2).await;
     let second = pods(&world).await;
     assert!(first.is_subset(&second), "the upgrade replaced pods");
-    let settled = plan(&this, plane, "residents").await;
+    let settled = plan(&world, plane.kubeconfig(), MEMCACHED_IMAGE, &[]).0;
     assert_eq!((&settled["problems"], &settled["changes"]), (&json!([]), &json!([])));
 
     let operator = replace(plane, &kubeconfig, operator, &earlier).await;
