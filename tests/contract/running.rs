@@ -7,21 +7,6 @@ use crate::world::{
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn missing_permissions_are_logged_and_later_grants_take_effect() {
-    let world = World::new("no-permissions", "baseline").await;
-    world.delete(ROLE_BINDING, "workload-operator").await;
-    world.until_gone(ROLE_BINDING, "workload-operator").await;
-    let mut operator = world.start_operator_with(&[("MEMCACHED_IMAGE", MEMCACHED_IMAGE)]).await;
-    let line = operator.logged("cannot list or watch memcacheds.cache.example.com").await;
-    assert!(line.contains(": forbidden; update the installation"), "it says what to do: {line}");
-    world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
-    operator.assert_alive();
-    world.bind().await;
-    world.until(MEMCACHED, "cart", is_ready).await;
-    operator.assert_alive();
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn without_the_namespace_flag_it_serves_all_namespaces() {
     let plane = ControlPlane::of_this_test(|| ControlPlane::private("all-namespaces")).await;
     let one = World::on(plane, "one", "restricted").await;
