@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::audit::{Entry, writes_to};
-use crate::world::{APP, DEPLOYMENT, SERVICE, World, conditions, is_ready};
+use crate::world::{APP, DEPLOYMENT, SERVICE, World, is_ready};
 
 fn app(spec: &Value) -> Value {
     json!({"metadata": {"name": "shop"}, "spec": spec})
@@ -40,34 +40,6 @@ fn operators_writes_to_the_deployment(world: &World) -> Vec<Entry> {
 fn operators_writes_to(world: &World, resource: &str) -> Vec<Entry> {
     let writes = writes_to(world, resource, "shop");
     writes.into_iter().filter(|write| write.by_operator).collect()
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_sample_nginx_app_gets_a_deployment_and_a_service() {
-    let (world, _operator) = World::with_operator_at("nginx-app", "baseline").await;
-    let sample = std::fs::read_to_string("artifacts/examples/nginx-app.yaml").unwrap();
-    let sample: Value = serde_yaml_ng::from_str(&sample).unwrap();
-    world.create(APP, sample.clone()).await.unwrap();
-    let ready = world.until(APP, "nginx-app", is_ready).await;
-    assert_eq!(ready["status"]["readyReplicas"], 2);
-    let deployment = world.get(DEPLOYMENT, "nginx-app").await.unwrap();
-    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
-    assert_eq!(
-        (&container["name"], &container["image"]),
-        (&json!("nginx-app"), &json!("nginx:1.16.1"))
-    );
-    assert_eq!(container["imagePullPolicy"], "IfNotPresent");
-    assert_eq!(container["ports"][0]["containerPort"], 80);
-    let envs = json!([{"name": "DEMO", "value": "app"}, {"name": "GOPATH", "value": "gopath"}]);
-    assert_eq!(container["env"], envs);
-    let resources = json!({"requests": {"cpu": "100m", "memory": "100Mi"},
-        "limits": {"cpu": "500m", "memory": "500Mi"}});
-    assert_eq!(container["resources"], resources);
-    let labels = &deployment["spec"]["template"]["metadata"]["labels"];
-    assert_eq!(labels["app.example.com/v1"], "nginx-app");
-    let service = world.get(SERVICE, "nginx-app").await.unwrap();
-    assert_eq!(service["spec"]["ports"][0]["port"], 8080);
-    assert_eq!(service["spec"]["ports"][0]["targetPort"], 80);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -114,34 +86,6 @@ async fn a_requested_node_port_is_assigned_and_can_be_released() {
     assert!(service["spec"]["ports"][0]["nodePort"].is_null());
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn quantities_are_compared_by_value() {
-    let (world, _operator) = World::with_operator_at("app-quantities", "baseline").await;
-    let resources =
-        |cpu: Value, memory: &str| json!({"resources": {"limits": {"cpu": cpu, "memory": memory}}});
-    let mut spec = resources(json!("1000m"), "0.5Gi");
-    spec["image"] = json!("shop:1");
-    world.create(APP, app(&spec)).await.unwrap();
-    world.until(APP, "shop", is_ready).await;
-    let writes = operators_writes_to_the_deployment(&world).len();
-    for (cpu, memory) in [
-        (json!("1"), "512Mi"),
-        (json!(1), "536870912"),
-        (json!("1e0"), "524288Ki"),
-        (json!("1.000"), "0.50Gi"),
-        (json!("1000m"), "0.5Gi"),
-    ] {
-        edit(&world, resources(cpu, memory)).await;
-    }
-    // The status of the last generation is written after everything else that a reconcile writes.
-    let all = operators_writes_to_the_deployment(&world);
-    assert!(all.len() == writes, "{:#?}", &all[writes..]);
-    edit(&world, resources(json!("1001m"), "0.5Gi")).await;
-    assert_eq!(container(&world).await["resources"]["limits"]["cpu"], "1001m");
-    edit(&world, json!({"resources": null})).await;
-    assert_eq!(container(&world).await["resources"], json!({}));
-}
-
 /// The API server rounds such quantities up in a pod template.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_quantity_finer_than_a_thousandth_is_accepted() {
@@ -152,29 +96,6 @@ async fn a_quantity_finer_than_a_thousandth_is_accepted() {
     assert_eq!(container(&world).await["resources"]["limits"]["cpu"], "63m");
     edit(&world, json!({"replicas": 2})).await;
     assert_eq!(operators_writes_to_the_deployment(&world).len(), 2);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_status_of_an_app_is_that_of_its_deployment() {
-    let (world, _operator) = World::with_operator_at("app-status", "baseline").await;
-    world.create(APP, app(&json!({"image": "shop:1", "replicas": 3}))).await.unwrap();
-    let ready = world.until(APP, "shop", is_ready).await;
-    let deployment = world.get(DEPLOYMENT, "shop").await.unwrap();
-    for field in ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas"] {
-        assert_eq!(ready["status"][field], 3, "{field}");
-        assert_eq!(ready["status"][field], deployment["status"][field], "{field}");
-    }
-    assert_eq!(ready["status"]["unavailableReplicas"], 0);
-    let of = |object: &Value, kind: &str| {
-        conditions(object).find(|c| c["type"] == kind).cloned().unwrap()
-    };
-    for kind in ["Available", "Progressing"] {
-        let (ours, its) = (of(&ready, kind), of(&deployment, kind));
-        for field in ["status", "reason", "message", "lastTransitionTime"] {
-            assert_eq!(ours[field], its[field], "{kind} {field}");
-        }
-    }
-    assert_eq!(conditions(&ready).next().unwrap()["type"], "Ready", "the summary comes first");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -204,38 +125,4 @@ async fn a_new_form_of_a_field_replaces_another_managers_form() {
         spec["strategy"]["rollingUpdate"] == json!({"maxUnavailable": 0, "maxSurge": "25%"})
     })
     .await;
-
-    // A manual volume and a manual probe, in another form than the desired ones.
-    let container = "/spec/template/spec/containers/0";
-    let by_hand = json!([
-        {"op": "add", "path": "/spec/template/spec/volumes", "value": [{"name": "data", "emptyDir": {}}]},
-        {"op": "add", "path": format!("{container}/livenessProbe"), "value": {"exec": {"command": ["true"]}}},
-        {"op": "add", "path": format!("{container}/lifecycle"), "value":
-            {"preStop": {"exec": {"command": ["true"]}}}},
-    ])
-    .to_string();
-    world.kubectl(&["patch", "deployment", "shop", "--type=json", "-p", &by_hand]).unwrap();
-    let config_map = json!({"name": "settings", "optional": true});
-    let sleep = json!({"preStop": {"sleep": {"seconds": 1}}});
-    let pod = json!({"volumes": [{"name": "data", "configMap": config_map}],
-        "containers": [{"name": "app", "lifecycle": sleep}]});
-    change(json!({"livenessProbe": {"tcpSocket": {"port": 80}}, "podTemplate": {"spec": pod}}))
-        .await;
-    deployment(&|spec| {
-        let pod = &spec["template"]["spec"];
-        let (volume, container) = (&pod["volumes"][0], &pod["containers"][0]);
-        volume["emptyDir"].is_null()
-            && volume["configMap"]["name"] == "settings"
-            && container["livenessProbe"]["exec"].is_null()
-            && container["livenessProbe"]["tcpSocket"]["port"] == 80
-            && container["lifecycle"] == json!({"preStop": {"sleep": {"seconds": 1}}})
-    })
-    .await;
-
-    // A manual period is removed together with the probe, because the period alone would be refused.
-    let period = json!([{"op": "replace", "path": format!("{container}/livenessProbe/periodSeconds"), "value": 3}]);
-    let period = period.to_string();
-    world.kubectl(&["patch", "deployment", "shop", "--type=json", "-p", &period]).unwrap();
-    change(json!({"livenessProbe": null})).await;
-    deployment(&|spec| spec["template"]["spec"]["containers"][0]["livenessProbe"].is_null()).await;
 }

@@ -16,11 +16,8 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
-use tokio_rustls::rustls::crypto::ring;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
+use crate::connect_proxy::acceptor;
 use crate::control_plane::ControlPlane;
 use crate::world::{APP, DEPLOYMENT, Kind, MEMCACHED, SERVICE, World, is_ready};
 
@@ -48,17 +45,7 @@ impl MetricsServer {
         let server = Arc::new(MetricsServer { client, load: AtomicU64::new(TARGET) });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let pki = world.plane().dir().join("pki");
-        let chain = vec![CertificateDer::from_pem_file(pki.join("server.crt")).unwrap()];
-        let key = PrivateKeyDer::from_pem_file(pki.join("server.key")).unwrap();
-        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(chain, key)
-            .unwrap();
-        let acceptor = TlsAcceptor::from(Arc::new(config));
-        tokio::spawn(Arc::clone(&server).serve(listener, acceptor));
+        tokio::spawn(Arc::clone(&server).serve(listener, acceptor(world)));
         let outside = json!({"metadata": {"name": "metrics"},
             "spec": {"type": "ExternalName", "externalName": "localhost"}});
         world.create(SERVICE, outside).await.unwrap();

@@ -7,10 +7,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use crate::audit::{Entry, logged, writes_to};
 use crate::world::{
     APP, DAEMON_SET, DEPLOYMENT, EVENT, GENERIC_DAEMON, Kind, MEMCACHED, SERVICE, World,
-    conditions, is_ready, memcached,
+    conditions, is_ready,
 };
 
 /// The path of the only container of an owned object.
@@ -145,6 +144,28 @@ fn of_duplicates() -> Vec<Case> {
     ]
 }
 
+/// Fields that the API sets as a whole, with their map or list item.
+fn of_wholes() -> Vec<Case> {
+    let key = json!({"name": "settings", "key": "level"});
+    let app = json!({"image": "shop:1", "replicas": 0,
+        "envs": [{"name": "LEVEL", "valueFrom": {"configMapKeyRef": key}}],
+        "envFrom": [{"configMapRef": {"name": "settings", "optional": true}}, {"secretRef": {"name": "a"}}],
+        "podTemplate": {"spec": {"tolerations": [{"key": "dedicated", "operator": "Exists"}]}}});
+    let added = |path: String, value: Value| (app.clone(), json!([add(path, value)]));
+    let optional =
+        added(format!("{CONTAINER}/env/0/valueFrom/configMapKeyRef/optional"), json!(true));
+    let prefix = added(format!("{CONTAINER}/envFrom/0/prefix"), json!("X_"));
+    let secret = added(format!("{CONTAINER}/envFrom/1/secretRef/optional"), json!(true));
+    let effect = added("/spec/template/spec/tolerations/0/effect".to_owned(), json!("NoSchedule"));
+    let cases = [
+        ("optional-key", optional),
+        ("prefix", prefix),
+        ("optional-secret", secret),
+        ("effect", effect),
+    ];
+    cases.map(|(name, (app, patch))| (name, APP, app, DEPLOYMENT, patch)).into()
+}
+
 /// Manual restrictions of the nodes on which a daemon runs.
 fn of_nodes() -> Vec<Case> {
     let daemon = |label: Value| json!({"image": "agent:1", "label": label});
@@ -204,6 +225,7 @@ async fn a_manual_change_that_blocks_the_apply_is_reverted() {
         of_resources(),
         of_volumes(),
         of_duplicates(),
+        of_wholes(),
         of_nodes(),
     ];
     let cases = cases.into_iter().flatten();
@@ -230,25 +252,6 @@ async fn a_manual_change_that_blocks_the_apply_is_reverted() {
         let is_true = event["reason"] == "ReplicasUnavailable";
         assert!(event["type"] == "Normal" || is_true, "{event}");
     }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_manual_name_of_a_single_port_is_kept() {
-    let (world, _operator) = World::with_operator_at("named-by-hand", "baseline").await;
-    let spec = json!({"image": "shop:1", "replicas": 0, "ports": [{"port": 80}]});
-    world.create(APP, json!({"metadata": {"name": "shop"}, "spec": spec})).await.unwrap();
-    world.until(APP, "shop", is_ready).await;
-    let named = json!([add("/spec/ports/0/name", json!("web"))]).to_string();
-    world.kubectl(&["patch", "services/shop", "--type=json", "-p", &named]).unwrap();
-    // A change by the operator itself follows.
-    world.patch(APP, "shop", json!({"spec": {"image": "shop:2"}})).await.unwrap();
-    world
-        .until(SERVICE, "shop", |s| s["metadata"]["labels"]["app.kubernetes.io/version"] == "2")
-        .await;
-    let ready = world.until(APP, "shop", is_ready).await;
-    assert!(!conditions(&ready).any(|c| c["reason"] == "Contested"), "{ready}");
-    let ports = world.get(SERVICE, "shop").await.unwrap()["spec"]["ports"].clone();
-    assert_eq!(ports[0]["name"], "web");
 }
 
 /// A change of the type would release its address.
@@ -348,77 +351,6 @@ async fn a_refused_service_update_leaves_the_service_working() {
     assert!(all.iter().all(|port| port["targetPort"] == 80), "{all:?}");
 }
 
-/// Fields that the API sets as a whole, with their map or list item.
-#[tokio::test(flavor = "multi_thread")]
-async fn additions_to_a_value_that_is_set_as_a_whole_are_reverted() {
-    let (world, _operator) = World::with_operator_at("as-a-whole", "baseline").await;
-    let key = json!({"name": "settings", "key": "level"});
-    let spec = json!({"image": "shop:1", "replicas": 0,
-        "envs": [{"name": "LEVEL", "valueFrom": {"configMapKeyRef": key}}],
-        "envFrom": [{"configMapRef": {"name": "settings", "optional": true}}, {"secretRef": {"name": "a"}}],
-        "podTemplate": {"spec": {"tolerations": [{"key": "dedicated", "operator": "Exists"}]}}});
-    world.create(APP, json!({"metadata": {"name": "shop"}, "spec": spec})).await.unwrap();
-    world.until(APP, "shop", is_ready).await;
-    for (path, value) in [
-        (format!("{CONTAINER}/env/0/valueFrom/configMapKeyRef/optional"), json!(true)),
-        (format!("{CONTAINER}/envFrom/0/prefix"), json!("X_")),
-        (format!("{CONTAINER}/envFrom/1/secretRef/optional"), json!(true)),
-        ("/spec/template/spec/tolerations/0/effect".to_owned(), json!("NoSchedule")),
-    ] {
-        let added = json!([add(path.clone(), value)]).to_string();
-        world.kubectl(&["patch", "deployments/shop", "--type=json", "-p", &added]).unwrap();
-        world.until(DEPLOYMENT, "shop", |it| it.pointer(&path).is_none()).await;
-        world.until(APP, "shop", is_ready).await;
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn manual_additions_do_not_block_the_removal_of_unwanted_fields() {
-    let (world, _operator) = World::with_operator_at("beside-the-former", "baseline").await;
-    let limits = json!({"example.com/gpu": "2"});
-    let spec = json!({"image": "shop:1", "replicas": 0, "resources": {"limits": limits}});
-    world.create(APP, json!({"metadata": {"name": "shop"}, "spec": spec})).await.unwrap();
-    world.until(APP, "shop", is_ready).await;
-    let requested = json!([add(format!("{CONTAINER}/resources/requests"), limits)]).to_string();
-    world.kubectl(&["patch", "deployments/shop", "--type=json", "-p", &requested]).unwrap();
-    world.patch(APP, "shop", json!({"spec": {"resources": null}})).await.unwrap();
-    let unlimited = |deployment: &Value| {
-        let resources = deployment.pointer(&format!("{CONTAINER}/resources")).cloned();
-        let amounts = resources.unwrap_or_default().as_object().cloned().unwrap_or_default();
-        amounts.values().all(|amounts| *amounts == json!({}))
-    };
-    world.until(DEPLOYMENT, "shop", unlimited).await;
-    world.until(APP, "shop", is_ready).await;
-}
-
-/// The causes of a refusal identify containers by their index in an object that only the API server has seen.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_refused_change_of_one_container_leaves_the_other_unchanged() {
-    let (world, _operator) = World::with_operator_at("two-containers", "baseline").await;
-    let spec = json!({"size": 0, "exporter": {}});
-    world.create(MEMCACHED, json!({"metadata": {"name": "shop"}, "spec": spec})).await.unwrap();
-    world.until(MEMCACHED, "shop", is_ready).await;
-    let exec = json!({"exec": {"command": ["true"]}, "periodSeconds": 5});
-    let kept = "/spec/template/spec/containers/1";
-    let spoil = json!([
-        replace(format!("{CONTAINER}/readinessProbe"), exec),
-        replace(format!("{kept}/terminationMessagePolicy"), json!("FallbackToLogsOnError")),
-        add(format!("{kept}/livenessProbe"), json!({"exec": {"command": ["true"]}})),
-    ]);
-    world.kubectl(&["patch", "deployments/shop", "--type=json", "-p", &spoil.to_string()]).unwrap();
-    let probe = format!("{CONTAINER}/readinessProbe");
-    let has_port = |probe: &Value| probe["exec"].is_null() && probe["tcpSocket"].is_object();
-    let healed = |it: &Value| it.pointer(&probe).is_some_and(has_port);
-    let deployment = world.until(DEPLOYMENT, "shop", healed).await;
-    let exporter = deployment.pointer(kept).unwrap();
-    assert_eq!(exporter["terminationMessagePolicy"], "FallbackToLogsOnError");
-    assert_eq!(exporter["livenessProbe"]["exec"]["command"], json!(["true"]));
-    // Fields of other managers in the container do not block its removal.
-    world.patch(MEMCACHED, "shop", json!({"spec": {"exporter": null}})).await.unwrap();
-    world.until(DEPLOYMENT, "shop", |it| it.pointer(kept).is_none()).await;
-    world.until(MEMCACHED, "shop", is_ready).await;
-}
-
 /// As after a restore from another version.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_child_with_another_selector_is_reported_until_it_is_deleted() {
@@ -439,19 +371,6 @@ async fn a_child_with_another_selector_is_reported_until_it_is_deleted() {
     let message = "spec.selector of Deployment shop cannot be changed; delete the Deployment";
     assert!(ready["message"].as_str().unwrap().contains(message), "{ready}");
     world.kubectl(&["delete", "deployment/shop"]).unwrap();
-    world.until(APP, "shop", is_ready).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn block_owner_deletion_is_restored() {
-    let (world, _operator) = World::with_operator_at("blocks-owner", "baseline").await;
-    world.create(APP, json!({"metadata": {"name": "shop"}, "spec": {"image": "a"}})).await.unwrap();
-    world.until(APP, "shop", is_ready).await;
-    let blocks =
-        |child: &Value| child["metadata"]["ownerReferences"][0]["blockOwnerDeletion"] == true;
-    let no = json!([replace("/metadata/ownerReferences/0/blockOwnerDeletion", json!(false))]);
-    world.kubectl(&["patch", "deployment/shop", "--type=json", "-p", &no.to_string()]).unwrap();
-    world.until(DEPLOYMENT, "shop", blocks).await;
     world.until(APP, "shop", is_ready).await;
 }
 
@@ -518,55 +437,4 @@ fn applied_by_gitops(world: &World, child: &str) {
     std::fs::write(file.path(), object.to_string()).unwrap();
     let apply = ["apply", "--server-side", "--field-manager=gitops", "-f"];
     world.kubectl(&[&apply[..], &[file.path().to_str().unwrap()]].concat()).unwrap();
-}
-
-/// Two operators with different images that do not know of each other. No field is changed manually, but each
-/// reverts the other's changes and reports something different.
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "takes minutes: cargo test --test contract -- --ignored"]
-async fn two_operators_with_different_settings_limit_their_writes() {
-    // Each of them restores the Deployment and the status five times, and occasionally writes one before
-    // either has reported that the spec is applied. The status also follows the rollouts. Without a limit,
-    // there would be hundreds of writes.
-    const MOST_A_MINUTE: usize = 50;
-    let world = World::new("two-settings", "restricted").await;
-    let mut operators = Vec::new();
-    for image in ["memcached:1.6.26", "memcached:1.6.38"] {
-        let operator = world.start_operator_with(&[("MEMCACHED_IMAGE", image)]).await;
-        operator.logged("Ready to work").await;
-        operators.push(operator);
-    }
-    world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
-    let told = |object: &Value| conditions(object).any(|c| c["reason"] == "Contested");
-    world.until(MEMCACHED, "cart", told).await;
-    let begun = jiff::Timestamp::now();
-    let of_deployment = || of_operators(&world, "deployments");
-    // Until the limit allows the next restoration: a minute in which there is time to race.
-    let waited = jiff::SignedDuration::from_secs(30);
-    let next = |write: &Entry| write.received.duration_since(begun) > waited;
-    logged(|| of_deployment().into_iter().find(next)).await;
-    drop(operators);
-    for writes in [of_deployment(), of_operators(&world, "memcacheds")] {
-        let count = most_in_a_minute(&writes);
-        assert!(count <= MOST_A_MINUTE, "{count} writes in a minute");
-    }
-    // Each problem is published when it begins, not whenever the other operator resolves it.
-    let events = world.list(EVENT).await;
-    let contested = events.iter().filter(|event| event["reason"] == "Contested").count();
-    assert!(contested <= 10, "{events:#?}");
-}
-
-/// The operators' writes to the Memcached `cart` or its child.
-fn of_operators(world: &World, resource: &str) -> Vec<Entry> {
-    let writes = writes_to(world, resource, "cart").into_iter();
-    writes.filter(|write| write.by_operator).collect()
-}
-
-fn most_in_a_minute(writes: &[Entry]) -> usize {
-    let minute = jiff::SignedDuration::from_secs(60);
-    let count = |(at, first): (usize, &Entry)| {
-        let within = |write: &&Entry| write.received.duration_since(first.received) < minute;
-        writes[at..].iter().filter(within).count()
-    };
-    writes.iter().enumerate().map(count).max().unwrap_or_default()
 }

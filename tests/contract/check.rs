@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 
 use crate::control_plane::ControlPlane;
-use crate::proxy::{Fault, Proxy};
 use crate::world::{LEASE, World};
 
 const SYSTEM: &str = "workload-operator-system";
@@ -171,7 +170,6 @@ async fn each_fault_fails_its_own_check_and_no_other() {
     admission(&cluster).await;
     installation(&cluster).await;
     waiting(&cluster).await;
-    old_version(&cluster).await;
     surroundings(&cluster).await;
     definitions(&cluster).await;
 }
@@ -204,34 +202,6 @@ async fn waiting(cluster: &Cluster) {
     let table = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && table.contains("0 fail"), "{table}");
     assert_eq!(said.next_line().await.unwrap(), None, "once is enough");
-}
-
-/// An API server that reports an older version, by way of a proxy.
-async fn old_version(cluster: &Cluster) {
-    let proxy = Proxy::start(cluster.plane).await;
-    let text = std::fs::read_to_string(&cluster.operator).unwrap();
-    let mut config: Value = serde_json::from_str(&text).unwrap();
-    config["clusters"][0]["cluster"]["server"] = json!(proxy.url());
-    let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), config.to_string()).unwrap();
-    let through = || {
-        cluster.lead();
-        let (findings, code) = check(file.path(), &[]);
-        (wrong(&findings), code)
-    };
-    assert_eq!(through(), (BTreeSet::new(), 0));
-    let version = Fault::Says(r#"{"major": "1", "minor": "29", "gitVersion": "v1.29.15"}"#);
-    proxy.inject(version, usize::MAX, |call| call.object == "version");
-    assert_eq!(through(), (BTreeSet::from(["K002".to_owned()]), 1));
-    // A request without a response is neither ok nor a failure.
-    proxy.inject(Fault::Answer(503, None), usize::MAX, |call| {
-        call.object == "selfsubjectaccessreviews"
-    });
-    let (findings, code) = check(file.path(), &[]);
-    let all = findings["checks"].as_array().unwrap().iter();
-    let permissions: Vec<_> =
-        all.filter(|one| one["id"] == "R002").map(|one| &one["result"]).collect();
-    assert_eq!((permissions, code), (vec![&json!("unknown")], 1), "{findings}");
 }
 
 async fn surroundings(cluster: &Cluster) {
@@ -306,10 +276,6 @@ async fn installation(cluster: &Cluster) {
     let deployment = ["deployment", "workload-operator", "-n", SYSTEM];
     let replicas = |n: i64| json!({"spec": {"replicas": n}});
     cluster.patched(&deployment, replicas(0), replicas(1), (false, "P001", 1)).await;
-    // An upgrade whose pods find no node, while the old one still works.
-    let nodes = |labels: Value| json!({"spec": {"template": {"spec": {"nodeSelector": labels}}}});
-    let (nowhere, anywhere) = (nodes(json!({"on": "no-node"})), nodes(Value::Null));
-    cluster.patched(&deployment, nowhere, anywhere, (false, "P001", 1)).await;
     // Without an operator, nothing fails, unless one is waited for.
     let there = |arguments: &[&str]| check(cluster.plane.kubeconfig(), arguments);
     let elsewhere = ["--operator-namespace=default"];

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::audit::{Entry, operator_writes};
 use crate::world::{
-    APP, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, Kind, MEMCACHED, World, has_condition, is_ready,
+    APP, DEPLOYMENT, GENERIC_DAEMON, Kind, MEMCACHED, World, has_condition, is_ready,
 };
 
 /// A custom resource of one kind.
@@ -13,55 +13,25 @@ struct Sample {
     /// Different for each kind: a Memcached and an App of the same name would need the same owned objects.
     name: &'static str,
     object: Value,
-    /// The owned object that has its pods.
-    child: Kind,
 }
 
 /// A custom resource of each kind.
 fn one_of_each() -> [Sample; 3] {
-    let sample = |kind, name, spec, child| {
+    let sample = |kind, name, spec| {
         let object = json!({"metadata": {"name": name}, "spec": spec});
-        Sample { kind, name, object, child }
+        Sample { kind, name, object }
     };
     [
-        sample(MEMCACHED, "cart", json!({"size": 1}), DEPLOYMENT),
-        sample(GENERIC_DAEMON, "agent", json!({"image": "agent:1", "label": "logs"}), DAEMON_SET),
-        sample(APP, "shop", json!({"image": "shop:1", "ports": [{"port": 80}]}), DEPLOYMENT),
+        sample(MEMCACHED, "cart", json!({"size": 1})),
+        sample(GENERIC_DAEMON, "agent", json!({"image": "agent:1", "label": "logs"})),
+        sample(APP, "shop", json!({"image": "shop:1", "ports": [{"port": 80}]})),
     ]
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_child_changed_by_hand_is_restored() {
-    let (world, _operator) = World::with_operator_at("child-changed", "baseline").await;
-    for Sample { kind, name, object, child } in one_of_each() {
-        world.create(kind, object).await.unwrap();
-        world.until(kind, name, is_ready).await;
-        let good = world.get(child, name).await.unwrap();
-        let image = good["spec"]["template"]["spec"]["containers"][0]["image"].clone();
-        let container = good["spec"]["template"]["spec"]["containers"][0]["name"].as_str().unwrap();
-        let other = format!("{container}=intruder:1");
-        let what = format!("{}/{name}", child.plural());
-        world.kubectl(&["set", "image", &what, &other]).unwrap();
-        world
-            .until(child, name, |c| {
-                c["spec"]["template"]["spec"]["containers"][0]["image"] == image
-                    && c["metadata"]["generation"].as_i64() >= Some(3)
-            })
-            .await;
-        let gone = json!({"metadata": {"labels": {"app.kubernetes.io/managed-by": null}}});
-        world.patch(child, name, gone).await.unwrap();
-        world
-            .until(child, name, |c| {
-                c["metadata"]["labels"]["app.kubernetes.io/managed-by"].is_string()
-            })
-            .await;
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reconcile_that_finds_nothing_to_change_writes_nothing() {
     let (world, operator) = World::with_operator_at("quiet", "baseline").await;
-    for Sample { kind, name, object, .. } in one_of_each() {
+    for Sample { kind, name, object } in one_of_each() {
         world.create(kind, object).await.unwrap();
         world.until(kind, name, is_ready).await;
     }
@@ -76,7 +46,7 @@ async fn a_reconcile_that_finds_nothing_to_change_writes_nothing() {
         world.patch(kind, name, poke).await.unwrap();
     }
     // A new object of each kind is handled after everything that was queued before it.
-    for Sample { kind, name, mut object, .. } in one_of_each() {
+    for Sample { kind, name, mut object } in one_of_each() {
         let fence = format!("fence-{name}");
         object["metadata"]["name"] = json!(fence);
         world.create(kind, object).await.unwrap();
@@ -92,7 +62,7 @@ async fn a_reconcile_that_finds_nothing_to_change_writes_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn printer_columns_show_the_essential_state() {
     let (world, _operator) = World::with_operator_at("columns", "baseline").await;
-    for Sample { kind, name, object, .. } in one_of_each() {
+    for Sample { kind, name, object } in one_of_each() {
         world.create(kind, object).await.unwrap();
         world.until(kind, name, is_ready).await;
     }

@@ -1,79 +1,15 @@
 //! The status of workloads whose pods do not serve.
 //!
-//! kwok's nodes run every pod. Where a pod must crash, be evicted, or lose its node, the tests patch its
-//! status as a kubelet, or Kubernetes' node controller, would. Quotas, Pod Security, taints, the scheduler
-//! and `kubectl rollout pause` are real.
+//! Quotas, Pod Security, taints, the scheduler and `kubectl rollout pause` decide. The other states of pods are
+//! in src/workload/health/tests/table.rs and tests/operator/degraded.rs.
 
 use serde_json::{Value, json};
 
 use crate::control_plane::ControlPlane;
-use crate::servers::Server;
 use crate::world::{
-    APP, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, Kind, MEMCACHED, NODE, POD, World, conditions,
-    has_condition, is_ready, memcached,
+    APP, DEPLOYMENT, GENERIC_DAEMON, MEMCACHED, NODE, World, conditions, has_condition, is_ready,
+    memcached,
 };
-
-const KINDS: [Kind; 3] = [MEMCACHED, GENERIC_DAEMON, APP];
-
-/// One custom resource of each kind, with two pods each.
-async fn one_of_each(world: &World) {
-    let daemon =
-        json!({"metadata": {"name": "genericdaemon"}, "spec": {"image": "a:1", "label": "logs"}});
-    let app = json!({"metadata": {"name": "app"}, "spec": {"image": "a:1", "replicas": 2}});
-    world.create(MEMCACHED, memcached("memcached", 2)).await.unwrap();
-    world.create(GENERIC_DAEMON, daemon).await.unwrap();
-    world.create(APP, app).await.unwrap();
-}
-
-pub fn name_of(kind: Kind) -> String {
-    kind.name().to_lowercase()
-}
-
-/// The pods of the custom resource of this kind that have not ended, by name.
-pub async fn pods_of(world: &World, kind: Kind) -> Vec<Value> {
-    let start = format!("{}-", name_of(kind));
-    let mut pods = world.list(POD).await;
-    pods.retain(|pod| {
-        pod["metadata"]["name"].as_str().unwrap().starts_with(&start)
-            && pod["metadata"]["deletionTimestamp"].is_null()
-    });
-    pods
-}
-
-fn name(pod: &Value) -> &str {
-    pod["metadata"]["name"].as_str().unwrap()
-}
-
-/// Makes the pod wait for `reason`, as its kubelet would report it. An empty reason means that the pod runs.
-pub async fn report(world: &World, pod: &Value, reason: &str) {
-    let container = &pod["spec"]["containers"][0];
-    let runs = reason.is_empty();
-    let state = match runs {
-        true => json!({"running": {"startedAt": "2026-01-01T00:00:00Z"}, "waiting": null}),
-        false => {
-            json!({"waiting": {"reason": reason, "message": "as a test wants"}, "running": null})
-        }
-    };
-    let truth = if runs { "True" } else { "False" };
-    let now = jiff::Timestamp::now().to_string();
-    let is = |kind: &str| json!({"type": kind, "status": truth, "lastTransitionTime": now});
-    let scheduled = json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": now});
-    let status = json!({"status": {
-        "conditions": [is("Ready"), is("ContainersReady"), scheduled],
-        "containerStatuses": [{"name": container["name"], "image": container["image"],
-            "imageID": "", "ready": runs, "restartCount": 4, "state": state,
-            "lastState": {"terminated": {"exitCode": 3, "reason": "Error"}}}]}});
-    patch_status(world, pod, status).await;
-}
-
-async fn patch_status(world: &World, pod: &Value, status: Value) {
-    let path = format!("{}/{}/status", POD.path(&world.namespace), name(pod));
-    world.patch_at(&path, status).await.unwrap();
-}
-
-pub fn condition(object: &Value, kind: &str) -> Value {
-    conditions(object).find(|found| found["type"] == kind).cloned().unwrap_or_default()
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn refused_pods_are_reported_with_the_controllers_message() {
@@ -160,74 +96,5 @@ async fn tainted_nodes_are_not_reported_as_unlabelled() {
     plane.kubectl(&["taint", "nodes", "--all", "dedicated-"]);
     for name in ["logs", "everywhere"] {
         world.until(GENERIC_DAEMON, name, is_ready).await;
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "has a control plane of its own: cargo test --test contract -- --ignored"]
-async fn counts_of_an_older_generation_are_ignored() {
-    let plane = ControlPlane::of_this_test(|| ControlPlane::private("stale-counts")).await;
-    let world = World::on(plane, "stale-counts", "baseline").await;
-    let _operator = world.start_operator().await;
-    one_of_each(&world).await;
-    for kind in KINDS {
-        world.until(kind, &name_of(kind), is_ready).await;
-    }
-    let mut controllers = Server::of(plane, "kube-controller-manager");
-    controllers.kill().await;
-    world.patch(APP, "app", json!({"spec": {"image": "a:2"}})).await.unwrap();
-    world.patch(MEMCACHED, "memcached", json!({"spec": {"containerPort": 12345}})).await.unwrap();
-    world.patch(GENERIC_DAEMON, "genericdaemon", json!({"spec": {"image": "a:2"}})).await.unwrap();
-    for kind in KINDS {
-        let message =
-            world.until_condition(kind, &name_of(kind), "Ready", ("False", "RollingOut")).await;
-        assert!(message.starts_with("Waiting for the D"), "{message}");
-        let object = world.get(kind, &name_of(kind)).await.unwrap();
-        // The pods of the previous generation serve. A DaemonSet's counts can refer to other nodes.
-        let available = if kind == GENERIC_DAEMON { "Unknown" } else { "True" };
-        assert_eq!(condition(&object, "Available")["status"], available, "{object:#}");
-    }
-    let app = world.get(APP, "app").await.unwrap();
-    assert_eq!(app["status"]["updatedReplicas"], 0, "{app:#}");
-    assert_eq!(condition(&app, "Progressing")["status"], "Unknown", "{app:#}");
-    let daemon = world.get(GENERIC_DAEMON, "genericdaemon").await.unwrap();
-    assert_eq!(daemon["status"]["installed"], 0, "{daemon:#}");
-    controllers.start();
-    for kind in KINDS {
-        world.until(kind, &name_of(kind), is_ready).await;
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn pods_that_never_start_are_degraded_after_thirty_seconds() {
-    let plane = ControlPlane::of_this_test(|| ControlPlane::private("never-started")).await;
-    let world = World::on(plane, "never-started", "baseline").await;
-    // From now on, no kubelet runs a pod. The tests report instead.
-    Server::of(plane, "kwok").kill().await;
-    let _operator = world.start_operator().await;
-    one_of_each(&world).await;
-    for (kind, reported, reason) in [
-        (MEMCACHED, "CrashLoopBackOff", "CrashLoopBackOff"),
-        (GENERIC_DAEMON, "ImagePullBackOff", "ImagePullFailed"),
-        (APP, "CreateContainerConfigError", "ContainerFailed"),
-    ] {
-        let (child, count) = match kind {
-            GENERIC_DAEMON => (DAEMON_SET, "currentNumberScheduled"),
-            _ => (DEPLOYMENT, "replicas"),
-        };
-        world.until(child, &name_of(kind), |child| child["status"][count] == 2).await;
-        let pods = pods_of(&world, kind).await;
-        for pod in &pods {
-            report(&world, pod, reported).await;
-        }
-        let name_of_kind = name_of(kind);
-        let message =
-            world.until_condition(kind, &name_of_kind, "Degraded", ("True", reason)).await;
-        assert!(pods.iter().any(|pod| message.contains(name(pod))), "{message}");
-        assert_eq!(message.contains("as a test wants"), kind == APP, "{message}");
-        let object = world.get(kind, &name_of_kind).await.unwrap();
-        assert!(has_condition(&object, "Ready", "False"), "{object:#}");
-        let rolls = has_condition(&object, "Reconciling", "True");
-        assert_eq!(rolls, kind != APP, "a crash loop and a failed pull may heal: {object:#}");
     }
 }

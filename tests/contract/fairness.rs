@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::audit::{Audit, Entry};
 use crate::operator_process::OperatorProcess;
-use crate::world::{APP, DEPLOYMENT, ROLE_BINDING, World, has_condition, is_ready};
+use crate::world::{APP, DEPLOYMENT, World, has_condition, is_ready};
 
 /// Objects of the slow namespace and of the other.
 const OBJECTS: (usize, usize) = (100, 40);
@@ -81,12 +81,8 @@ async fn a_slow_webhook_occupies_at_most_half_of_the_workers() {
         World::new("slow-tenant", "baseline").await,
         World::new("beside-slow-tenant", "baseline").await,
     );
-    let binding = json!({
-        "metadata": {"name": "operator-elsewhere"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "workload-operator"},
-        "subjects": [{"kind": "ServiceAccount", "name": "workload-operator", "namespace": slow.namespace}],
-    });
-    other.create(ROLE_BINDING, binding).await.unwrap();
+    let account = (slow.namespace.as_str(), "workload-operator");
+    other.grant(("ClusterRole", "workload-operator"), account).await;
     let mut calls = slow_down(&slow, 1).await;
     noticed(&slow, &mut calls).await;
     let namespaces = format!("--namespace={},{}", slow.namespace, other.namespace);

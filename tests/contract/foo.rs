@@ -161,28 +161,6 @@ async fn the_manager_applies_an_adopted_deployment_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_foreign_deployment_is_never_changed_and_its_name_reused_later() {
-    let world = world("foo-exists").await;
-    let program = start(&world).await;
-    let mut theirs = sample_controllers(&foo("one", "one", 2));
-    theirs["metadata"]["ownerReferences"] = json!([]);
-    let theirs = world.create(DEPLOYMENT, theirs).await.unwrap();
-    world.create(FOO, foo("one", "one", 1)).await.unwrap();
-    let event = world.until_event("one", "ErrResourceExists").await;
-    assert_eq!(event["type"], "Warning");
-    assert_eq!(event["note"], "Deployment foo-exists/one already exists and is not managed by Foo");
-    let written = writes_of(&world, "deployments").into_iter().find(|write| write.code < 300);
-    assert!(written.is_none(), "{written:?}");
-    assert_eq!(available(&world.get(FOO, "one").await.unwrap()), &Value::Null);
-    // Well before the next retry, because the name is free.
-    world.delete(DEPLOYMENT, "one").await;
-    let other = |d: &Value| d["metadata"]["uid"] != theirs["metadata"]["uid"];
-    world.until(DEPLOYMENT, "one", other).await;
-    world.until(FOO, "one", |foo| available(foo) == 1).await;
-    drop(program);
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn an_empty_deployment_name_is_reported_and_not_retried() {
     let world = world("foo-unnamed").await;
     let program = start(&world).await;

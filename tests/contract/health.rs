@@ -56,18 +56,21 @@ async fn readyz_names_every_informer_and_metrics_have_the_usual_names() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn readyz_names_a_kind_that_cannot_be_listed_and_the_reason() {
+async fn readyz_and_log_name_an_unlistable_kind_until_it_is_granted() {
     let world = World::new("unready", "restricted").await;
     world.delete(ROLE_BINDING, "workload-operator").await;
     world.until_gone(ROLE_BINDING, "workload-operator").await;
     let operator = world.start_operator_with(&[("MEMCACHED_IMAGE", MEMCACHED_IMAGE)]).await;
-    operator.logged("cannot list or watch memcacheds.cache.example.com").await;
+    let line = operator.logged("cannot list or watch memcacheds.cache.example.com").await;
+    assert!(line.contains(": forbidden; update the installation"), "it says what to do: {line}");
     assert_eq!(get(&operator, "health", "/healthz").await.0, 200, "a restart would not help");
     let (code, report) = get(&operator, "health", "/readyz?verbose").await;
     assert_eq!(code, 503, "{report}");
     assert!(report.contains("[-]informer-memcacheds.cache.example.com failed: "), "{report}");
+    world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
     world.bind().await;
     operator.logged("Ready to work").await;
     // It is synced before it is live, because the watch that follows the first list can still be opening.
     until_ready(&operator).await;
+    world.until(MEMCACHED, "cart", is_ready).await;
 }

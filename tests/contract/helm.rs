@@ -26,7 +26,7 @@ const HELM_LABELS: [&str; 4] = [
 ];
 
 /// A helm with its own directories.
-pub struct Helm {
+struct Helm {
     program: PathBuf,
     home: tempfile::TempDir,
 }
@@ -35,7 +35,7 @@ pub struct Helm {
 
 impl Helm {
     /// `None`, and a line that no test harness swallows, if there is neither helm nor Go.
-    pub fn find(unchecked: &str) -> Option<Helm> {
+    fn find(unchecked: &str) -> Option<Helm> {
         let program = built_by("hack/helm.sh", unchecked)?;
         Some(Helm { program, home: tempfile::tempdir().unwrap() })
     }
@@ -92,7 +92,7 @@ impl Helm {
     }
 
     /// Runs it on a control plane; panics if it fails.
-    pub fn on(&self, plane: &ControlPlane, arguments: &[&str]) -> String {
+    fn on(&self, plane: &ControlPlane, arguments: &[&str]) -> String {
         self.try_on(plane, arguments)
             .unwrap_or_else(|stderr| panic!("helm {}: {stderr}", arguments.join(" ")))
     }
@@ -420,7 +420,7 @@ fn there_is(plane: &ControlPlane, what: &str) -> bool {
     !plane.kubectl(&arguments).trim().is_empty()
 }
 
-pub fn memcached_threads(plane: &ControlPlane) -> String {
+fn memcached_threads(plane: &ControlPlane) -> String {
     let path = ".spec.versions[0].schema.openAPIV3Schema.properties.spec.properties.threads.type";
     let output = format!("-o=jsonpath={{{path}}}");
     plane.kubectl(&["get", "crd", "memcacheds.cache.example.com", &output])
@@ -442,7 +442,7 @@ fn prepare(plane: &ControlPlane, folder: &Path) {
 }
 
 /// Waits until the requested pods of the release are available under `restricted`.
-pub fn runs(plane: &ControlPlane, deployment: &str, replicas: usize) {
+fn runs(plane: &ControlPlane, deployment: &str, replicas: usize) {
     let deployment = format!("deployment/{deployment}");
     plane.kubectl(&["rollout", "status", &deployment, "-n", SYSTEM, "--timeout=300s"]);
     let available = "-o=jsonpath={.status.availableReplicas}";

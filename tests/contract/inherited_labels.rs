@@ -91,16 +91,3 @@ async fn a_configured_label_is_inherited_and_removed_with_its_source() {
         assert_eq!(before["metadata"]["uid"], after["metadata"]["uid"]);
     }
 }
-
-#[tokio::test(flavor = "multi_thread")]
-async fn own_labels_cannot_be_configured_as_inherited() {
-    for entry in ["app.kubernetes.io/*", "app", "a b"] {
-        let output = std::process::Command::new(env!("CARGO_BIN_EXE_workload-operator"))
-            .arg(format!("--inherited-labels={entry}"))
-            .output()
-            .unwrap();
-        assert_eq!(output.status.code(), Some(2), "{entry}");
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(said.contains(&format!("'{entry}'")), "{said}");
-    }
-}

@@ -8,14 +8,15 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
-use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::process::Command;
 use tokio::time::Instant;
 
-use crate::leadership::lease_roles;
 use crate::operator_process::OperatorProcess;
-use crate::packaging::{NAME, Permissions, SELDOM, a_life_of_all_kinds, foreign_children, granted};
+use crate::packaging::{
+    NAME, Permissions, SELDOM, a_life_of_all_kinds, bind_lease_roles, foreign_children, granted,
+    objects, rights_in,
+};
 use crate::world::{
     APP, DEPLOYMENT, Kind, MAX_WAIT, MEMCACHED, MEMCACHED_IMAGE, ROLE, ROLE_BINDING, SERVICE,
     World, is_ready, memcached,
@@ -46,23 +47,15 @@ fn is_unasked([group, resource, verb]: &Permission) -> bool {
 /// The operator's rules without one permission, with a separate rule for each of the others.
 fn rules_without(taken: &Permission) -> Vec<Value> {
     let text = std::fs::read_to_string("artifacts/rbac/operator.yaml").unwrap();
-    let objects = serde_yaml_ng::Deserializer::from_str(&text)
-        .map(|document| Value::deserialize(document).unwrap());
-    let words = |value: &Value| -> Vec<String> {
-        value.as_array().unwrap().iter().map(|word| word.as_str().unwrap().to_owned()).collect()
-    };
     let mut all = Vec::new();
-    for rule in objects.flat_map(|object| object["rules"].as_array().cloned().unwrap_or_default()) {
-        for (group, resource) in words(&rule["apiGroups"]).into_iter().flat_map(|group| {
-            words(&rule["resources"]).into_iter().map(move |r| (group.clone(), r))
-        }) {
-            for verb in words(&rule["verbs"]) {
-                let mut one = rule.clone();
-                (one["apiGroups"], one["resources"]) = (json!([group]), json!([resource]));
-                one["verbs"] = json!([verb]);
-                if [&group, &resource, &verb] != [&taken[0], &taken[1], &taken[2]] {
-                    all.push(one);
-                }
+    for rule in objects(&text).iter().flat_map(|object| object["rules"].as_array()).flatten() {
+        for permission in rights_in(&json!([rule])) {
+            let [group, resource, verb] = &permission;
+            let mut one = rule.clone();
+            (one["apiGroups"], one["resources"]) = (json!([group]), json!([resource]));
+            one["verbs"] = json!([verb]);
+            if permission != *taken {
+                all.push(one);
             }
         }
     }
@@ -82,17 +75,11 @@ async fn a_namespace_without_permissions_does_not_block_the_others() {
     let role = rules_without(&["apps", "deployments", "watch"].map(str::to_owned));
     let role = json!({"metadata": {"name": "less"}, "rules": role});
     some.create(ROLE, role).await.unwrap();
-    let bind = async |to: &World, kind: &str, name: &str| {
-        let binding = json!({"metadata": {"name": format!("to-{name}")},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name},
-            "subjects": [{"kind": "ServiceAccount", "name": NAME, "namespace": world.namespace}]});
-        to.create(ROLE_BINDING, binding).await.unwrap();
+    let grant = async |to: &World, kind: &str, name: &str| {
+        to.grant((kind, name), (&world.namespace, NAME)).await;
     };
-    bind(&some, "Role", "less").await;
-    for rule in lease_roles() {
-        world.create(ROLE, rule).await.unwrap();
-    }
-    bind(&world, "Role", "workload-operator-leader-election").await;
+    grant(&some, "Role", "less").await;
+    bind_lease_roles(&world).await;
     let kubeconfig = world.operator_kubeconfig().await;
     let namespaces = [&world, &none, &some].map(|world| world.namespace.as_str()).join(",");
     let mut operator = OperatorProcess::start(
@@ -113,7 +100,7 @@ async fn a_namespace_without_permissions_does_not_block_the_others() {
     world.until(MEMCACHED, "cart", is_ready).await;
     for other in [&none, &some] {
         assert!(other.get(DEPLOYMENT, "cart").await.is_none(), "{}", other.namespace);
-        bind(other, "ClusterRole", NAME).await;
+        grant(other, "ClusterRole", NAME).await;
         other.until(MEMCACHED, "cart", is_ready).await;
     }
     operator.assert_alive();
@@ -127,10 +114,7 @@ async fn world_without(name: &str, taken: &Permission) -> World {
     world.delete(ROLE_BINDING, NAME).await;
     let role = json!({"metadata": {"name": "less"}, "rules": rules_without(taken)});
     world.create(ROLE, role).await.unwrap();
-    let binding = json!({"metadata": {"name": "less"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "less"},
-        "subjects": [{"kind": "ServiceAccount", "name": NAME, "namespace": world.namespace}]});
-    world.create(ROLE_BINDING, binding).await.unwrap();
+    world.grant(("Role", "less"), (&world.namespace, NAME)).await;
     world
 }
 

@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 
 use crate::audit::{Audit, Entry, logged};
 use crate::control_plane::ControlPlane;
-use crate::leadership::lease_roles;
+use crate::leadership::create_lease_roles;
 use crate::operator_process::OperatorProcess;
 use crate::world::{
-    APP, BUDGET, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, Kind, MAX_WAIT, MEMCACHED,
-    MEMCACHED_IMAGE, POD, ROLE, ROLE_BINDING, SERVICE, World, is_ready, memcached,
+    APP, BUDGET, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, Kind, MEMCACHED, MEMCACHED_IMAGE, POD,
+    SERVICE, World, is_ready, memcached,
 };
 
 pub const SYSTEM: &str = "workload-operator-system";
@@ -89,57 +89,6 @@ pub fn prometheus_operators_kinds() -> [Value; 3] {
     ["ServiceMonitor", "PodMonitor", "PrometheusRule"].map(crd)
 }
 
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "takes minutes: cargo test --test contract -- --ignored"]
-async fn each_overlay_can_be_installed_under_restricted_and_removed() {
-    let plane = ControlPlane::of_this_test(|| ControlPlane::private("packaging")).await;
-    let file = tempfile::NamedTempFile::new().unwrap();
-    let kinds = json!({"apiVersion": "v1", "kind": "List", "items": prometheus_operators_kinds()});
-    std::fs::write(file.path(), kinds.to_string()).unwrap();
-    plane.kubectl(&["apply", "--server-side", "-f", file.path().to_str().unwrap()]);
-    plane.kubectl(&["wait", "--for=condition=Established", "crd", "--all"]);
-    // First one overlay after another, then a removal of everything, and once more.
-    for (overlay, replicas, remove) in [
-        ("artifacts/default", 1, false),
-        ("artifacts/overlays/high-availability", 2, false),
-        ("artifacts/overlays/with-prometheus", 1, false),
-        ("artifacts/overlays/metrics-over-tls", 1, true),
-        ("artifacts/overlays/namespaced", 1, true),
-    ] {
-        plane.kubectl(&["apply", "--server-side", "--force-conflicts", "-k", overlay]);
-        // kwok's nodes run what was admitted, and the namespace enforces `restricted`.
-        let level = ".metadata.labels.pod-security\\.kubernetes\\.io/enforce";
-        let level = format!("-o=jsonpath={{{level}}}");
-        assert_eq!(plane.kubectl(&["get", "namespace", SYSTEM, &level]), "restricted", "{overlay}");
-        let deployment = format!("deployment/{NAME}");
-        plane.kubectl(&["rollout", "status", &deployment, "-n", SYSTEM, "--timeout=60s"]);
-        let available = "-o=jsonpath={.status.availableReplicas}";
-        let available = plane.kubectl(&["get", &deployment, "-n", SYSTEM, available]);
-        assert_eq!(available, replicas.to_string(), "{overlay}");
-        what_finds_the_pods_finds_them(plane, overlay, replicas);
-        if overlay.ends_with("namespaced") {
-            // The first overlays' ClusterRole was removed with them.
-            let cluster_wide = plane.try_kubectl(&["get", "clusterrole", NAME]);
-            assert!(cluster_wide.is_err(), "{cluster_wide:?}");
-        }
-        if remove {
-            remove_all_but_crds(plane, overlay);
-            assert!(plane.try_kubectl(&["get", "namespace", SYSTEM]).is_err(), "{overlay}");
-        }
-    }
-}
-
-/// The usual way to uninstall: the CRDs remain, because Kubernetes would delete all objects of their kinds.
-fn remove_all_but_crds(plane: &ControlPlane, overlay: &str) {
-    let mut all = objects(&plane.kubectl(&["kustomize", overlay]));
-    all.retain(|object| object["kind"] != "CustomResourceDefinition");
-    let file = tempfile::NamedTempFile::new().unwrap();
-    let list = json!({"apiVersion": "v1", "kind": "List", "items": all});
-    std::fs::write(file.path(), list.to_string()).unwrap();
-    let path = file.path().to_str().unwrap();
-    plane.kubectl(&["delete", "-f", path, "--timeout=120s", "--ignore-not-found"]);
-}
-
 /// The Service, the PodDisruptionBudget, the NetworkPolicy and the ServiceMonitor select the pods.
 pub fn what_finds_the_pods_finds_them(plane: &ControlPlane, overlay: &str, replicas: usize) {
     let get = |what: &str, name: &str| -> Value {
@@ -161,7 +110,7 @@ pub fn what_finds_the_pods_finds_them(plane: &ControlPlane, overlay: &str, repli
     let ports = pods["spec"]["containers"][0]["ports"].as_array().unwrap();
     let target = &service["spec"]["ports"][0]["targetPort"];
     assert!(ports.iter().any(|port| &port["name"] == target), "{overlay}");
-    if ["with-prometheus", "metrics-over-tls"].iter().any(|name| overlay.ends_with(name)) {
+    if overlay == "with-prometheus" {
         let monitor = get("servicemonitor", NAME);
         let selector = monitor["spec"]["selector"]["matchLabels"].as_object().unwrap();
         let labels = service["metadata"]["labels"].as_object().unwrap();
@@ -169,8 +118,6 @@ pub fn what_finds_the_pods_finds_them(plane: &ControlPlane, overlay: &str, repli
         assert_eq!(monitor["spec"]["endpoints"][0]["port"], service["spec"]["ports"][0]["name"]);
         let endpoint = &monitor["spec"]["endpoints"][0];
         assert_eq!(endpoint["scheme"], "https");
-        let has_authority = endpoint["tlsConfig"]["ca"].is_object();
-        assert_eq!(has_authority, overlay.ends_with("metrics-over-tls"), "{endpoint}");
         let credentials = &endpoint["authorization"]["credentials"];
         let secret = get("secret", credentials["name"].as_str().unwrap());
         let account = &secret["metadata"]["annotations"]["kubernetes.io/service-account.name"];
@@ -185,6 +132,20 @@ pub fn what_finds_the_pods_finds_them(plane: &ControlPlane, overlay: &str, repli
         assert_eq!(dashboard["metadata"]["labels"]["grafana_dashboard"], "1");
         let dashboard = dashboard["data"]["workload-operator.json"].as_str().unwrap();
         assert!(serde_json::from_str::<Value>(dashboard).is_ok());
+    }
+}
+
+/// Only a certificate of one's own has an authority that the scraper can verify.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_scraper_verifies_the_certificate_in_the_overlay_for_that() {
+    let plane = tokio::task::spawn_blocking(ControlPlane::shared).await.unwrap();
+    for (overlay, has_authority) in [("with-prometheus", false), ("metrics-over-tls", true)] {
+        let overlay = format!("artifacts/overlays/{overlay}");
+        let built = objects(&plane.kubectl(&["kustomize", &overlay]));
+        let monitor = built.iter().find(|one| one["kind"] == "ServiceMonitor").unwrap();
+        let endpoint = &monitor["spec"]["endpoints"][0];
+        assert_eq!(endpoint["scheme"], "https", "{endpoint}");
+        assert_eq!(endpoint["tlsConfig"]["ca"].is_object(), has_authority, "{endpoint}");
     }
 }
 
@@ -414,16 +375,9 @@ fn used(world: &World) -> Permissions {
 
 /// Gives the operator's ServiceAccount the permissions to its Lease in this namespace.
 pub async fn bind_lease_roles(world: &World) {
-    for role in lease_roles() {
-        let binding = json!({
-            "metadata": {"name": role["metadata"]["name"]},
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role",
-                "name": role["metadata"]["name"]},
-            "subjects": [{"kind": "ServiceAccount", "name": NAME, "namespace": world.namespace}],
-        });
-        world.create(ROLE, role).await.unwrap();
-        world.create(ROLE_BINDING, binding).await.unwrap();
-    }
+    create_lease_roles(world).await;
+    let role = ("Role", "workload-operator-leader-election");
+    world.grant(role, (&world.namespace, NAME)).await;
 }
 
 /// An operator with leader election, with exactly the permissions from the artifacts.
@@ -525,32 +479,4 @@ pub async fn foreign_children(world: &World) {
     for (kind, object) in all {
         world.create(kind, object).await.unwrap();
     }
-}
-
-/// Each permission that leaves no trace is necessary: without it, no owned object is created.
-#[tokio::test(flavor = "multi_thread")]
-async fn without_the_permission_to_create_the_condition_reports_it() {
-    let world = World::new("permissions-missing", "baseline").await;
-    world.delete(ROLE_BINDING, NAME).await;
-    let text = std::fs::read_to_string("artifacts/rbac/operator.yaml").unwrap();
-    let role = objects(&text).into_iter().find(|object| object["kind"] == "ClusterRole").unwrap();
-    let mut rules = role["rules"].clone();
-    for rule in rules.as_array_mut().unwrap() {
-        if ["apps", ""].contains(&rule["apiGroups"][0].as_str().unwrap()) {
-            rule["verbs"].as_array_mut().unwrap().retain(|verb| verb != "create");
-        }
-    }
-    world.create(ROLE, json!({"metadata": {"name": "less"}, "rules": rules})).await.unwrap();
-    let binding = json!({"metadata": {"name": "less"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "less"},
-        "subjects": [{"kind": "ServiceAccount", "name": NAME, "namespace": world.namespace}]});
-    world.create(ROLE_BINDING, binding).await.unwrap();
-    let _operator = world.start_operator().await;
-    let daemon = json!({"metadata": {"name": "one"}, "spec": {"image": "a:1"}});
-    for (kind, object) in [(GENERIC_DAEMON, daemon), (MEMCACHED, memcached("one", 1))] {
-        world.create(kind, object).await.unwrap();
-        world.until_condition(kind, "one", "Ready", ("False", "Forbidden")).await;
-    }
-    tokio::time::timeout(MAX_WAIT, world.bind()).await.unwrap();
-    world.until(MEMCACHED, "one", is_ready).await;
 }

@@ -1,6 +1,6 @@
 //! Namespaces with limits for pods: the workloads that run in them.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::world::{
     APP, DEPLOYMENT, GENERIC_DAEMON, Kind, MEMCACHED, POD, QUOTA, World, conditions, has_condition,
@@ -31,28 +31,6 @@ async fn a_memcached_runs_under_a_compute_quota_and_pod_security_restricted() {
     for pod in world.list(POD).await {
         assert_eq!(pod["status"]["qosClass"], "Burstable", "{}", pod["metadata"]["name"]);
     }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_memcached_is_ready_when_its_port_accepts_connections() {
-    let (world, _operator) = World::with_operator("probed").await;
-    world.create(MEMCACHED, memcached("cart", 1)).await.unwrap();
-    world.until(MEMCACHED, "cart", is_ready).await;
-    let deployment = world.get(DEPLOYMENT, "cart").await.unwrap();
-    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
-    assert_eq!(container["readinessProbe"]["tcpSocket"], json!({"port": "memcached"}));
-    assert_eq!(container["livenessProbe"], Value::Null, "a busy cache is not to be emptied");
-    // Administrators choose frequency and duration.
-    let patient = json!([{"op": "replace", "value": 7,
-        "path": "/spec/template/spec/containers/0/readinessProbe/periodSeconds"}]);
-    let patched =
-        world.kubectl(&["patch", "deployment/cart", "--type=json", "-p", &patient.to_string()]);
-    patched.unwrap();
-    world.patch(MEMCACHED, "cart", json!({"spec": {"size": 2}})).await.unwrap();
-    world.until(MEMCACHED, "cart", |m| is_ready(m) && m["status"]["size"] == 2).await;
-    let deployment = world.get(DEPLOYMENT, "cart").await.unwrap();
-    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
-    assert_eq!(container["readinessProbe"]["periodSeconds"], 7);
 }
 
 /// An image can require root at the start, as nginx does, and none runs without the capabilities that it
@@ -106,27 +84,6 @@ async fn a_daemon_with_a_restricted_profile_runs_in_a_restricted_namespace() {
 
 fn vouch_for(world: &World, what: &str, container: &str) {
     world.kubectl(&["patch", what, "-p", &restricted(container)]).unwrap();
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn apps_and_daemons_run_under_pod_security_baseline() {
-    let (world, _operator) = World::with_operator_at("baseline-pods", "baseline").await;
-    for (kind, spec) in [
-        (APP, json!({"image": "nginx:1.16.1", "ports": [{"port": 80}]})),
-        (GENERIC_DAEMON, json!({"image": "agent:1"})),
-    ] {
-        let object = json!({"metadata": {"name": kind.plural()}, "spec": spec});
-        world.create(kind, object).await.unwrap();
-        world.until(kind, kind.plural(), is_ready).await;
-    }
-    for pod in world.list(POD).await {
-        let spec = &pod["spec"];
-        let container = &spec["containers"][0]["securityContext"];
-        assert_eq!(container["allowPrivilegeEscalation"], false);
-        let profiles = [&spec["securityContext"], container].map(|c| &c["seccompProfile"]["type"]);
-        assert!(profiles.contains(&&json!("RuntimeDefault")), "{}", pod["metadata"]["name"]);
-        assert_eq!(container["capabilities"], Value::Null, "the image's own business");
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 
-use crate::degraded::name_of;
 use crate::world::{APP, GENERIC_DAEMON, Kind, MEMCACHED, World, memcached};
 
 /// The subresources of a kind, as the API server lists them.
@@ -25,14 +24,14 @@ async fn editors_and_viewers_have_permissions_for_every_subresource() {
     world.create(APP, app).await.unwrap();
     let mut seen = Vec::new();
     for kind in [MEMCACHED, GENERIC_DAEMON, APP] {
-        let (name, singular) = (name_of(kind), kind.name().to_lowercase());
+        let singular = kind.name().to_lowercase();
         for role in ["viewer", "editor"] {
             let user = format!("{singular}-{role}");
             let role = format!("--clusterrole=workload-operator-{user}");
             let binding = ["create", "rolebinding", &user, &role, &format!("--user={user}")];
             world.kubectl(&binding).unwrap();
         }
-        let path = format!("{}/{name}", kind.path(&world.namespace));
+        let path = format!("{}/{singular}", kind.path(&world.namespace));
         for subresource in subresources(&world, kind) {
             seen.push(format!("{singular}/{subresource}"));
             for role in ["viewer", "editor"] {
@@ -45,7 +44,7 @@ async fn editors_and_viewers_have_permissions_for_every_subresource() {
         if seen.contains(&format!("{singular}/scale")) {
             let scale = |role: &str| {
                 let user = format!("--as={singular}-{role}");
-                let what = format!("{}.{}/{name}", kind.plural(), kind.group());
+                let what = format!("{}.{}/{singular}", kind.plural(), kind.group());
                 world.kubectl(&[&user, "scale", &what, "--replicas=2"])
             };
             assert!(scale("editor").is_ok(), "{:?}", scale("editor"));

@@ -130,23 +130,3 @@ async fn selectors_contain_one_label_of_the_kinds_own_group() {
         }
     }
 }
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_name_too_long_for_a_label_gets_a_valid_selector() {
-    let (world, _operator) = World::with_operator_at("long-names", "baseline").await;
-    let names = ["a", "b"].map(|end| format!("{}of.{end}", "agent-".repeat(15)));
-    for name in &names {
-        let object = json!({"metadata": {"name": name}, "spec": {"image": "agent:1"}});
-        world.create(GENERIC_DAEMON, object).await.unwrap();
-    }
-    let mut values = BTreeSet::new();
-    for name in &names {
-        world.until(GENERIC_DAEMON, name, is_ready).await;
-        let set = world.get(DAEMON_SET, name).await.unwrap();
-        let value = &set["spec"]["selector"]["matchLabels"]["mydomain.com/genericdaemon"];
-        let value = value.as_str().unwrap().to_owned();
-        assert!(value.len() <= 63 && value.starts_with("agent-"), "{value}");
-        values.insert(value);
-    }
-    assert_eq!(values.len(), 2, "each selects its own pods");
-}

@@ -1,21 +1,18 @@
 //! Promises of the operator during shortages: of the API server, of etcd's space, or of its own file
 //! descriptors.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
-use tokio::sync::watch;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
 use crate::audit::{Entry, logged, operator_writes, refused_writes};
 use crate::control_plane::ControlPlane;
 use crate::etcd;
 use crate::operator_process::OperatorProcess;
-use crate::packaging;
 use crate::proxy::Proxy;
 use crate::servers::{Server, ready};
-use crate::world::{DEPLOYMENT, MAX_WAIT, MEMCACHED, World, is_ready, memcached};
+use crate::world::{DEPLOYMENT, MEMCACHED, World, is_ready, memcached};
 
 /// Duration of the API server's outage, in seconds, unless OUTAGE_SECONDS overrides it.
 const OUTAGE: u64 = 10;
@@ -33,26 +30,13 @@ async fn assert_created_once(world: &World, name: &str) {
     assert_eq!(creates(world, name), 1, "{name}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "takes minutes: cargo test --test contract -- --ignored"]
-async fn a_leader_continues_after_an_outage_of_the_api_server() {
-    let plane = ControlPlane::of_this_test(|| ControlPlane::api_server_alone("outage")).await;
-    let world = World::on(plane, "outage", "baseline").await;
-    let operator = packaging::start_operator(&world).await;
-    works_on_after_an_outage(&world, operator).await;
-}
-
-/// In this case, no client requests a Lease every two seconds.
+/// No client requests a Lease every two seconds, which would show that the API server is back.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes: cargo test --test contract -- --ignored"]
 async fn without_leader_election_it_continues_after_an_outage() {
     let plane = ControlPlane::of_this_test(|| ControlPlane::api_server_alone("outage-alone")).await;
-    let world = World::on(plane, "outage", "baseline").await;
-    let operator = world.start_operator().await;
-    works_on_after_an_outage(&world, operator).await;
-}
-
-async fn works_on_after_an_outage(world: &World, mut operator: OperatorProcess) {
+    let world = &World::on(plane, "outage", "baseline").await;
+    let mut operator = world.start_operator().await;
     world.create(MEMCACHED, memcached("before", 1)).await.unwrap();
     world.until(DEPLOYMENT, "before", |_| true).await;
     // The API server does not log requests that it was killed during.
@@ -119,29 +103,14 @@ async fn the_operator_works_with_few_file_descriptors() {
     for name in &names {
         world.create(MEMCACHED, memcached(name, 1)).await.unwrap();
     }
-    all_ready(&world, &names, &operator).await;
+    for name in &names {
+        world.until(MEMCACHED, name, is_ready).await;
+    }
     for name in &names {
         assert_created_once(&world, name).await;
     }
     operator.assert_alive();
     println!("{} times it was told that there is no descriptor left", wanting(&operator));
-}
-
-/// Waits until these Memcacheds are Ready.
-async fn all_ready(world: &World, names: &[String], operator: &OperatorProcess) {
-    let (ready, mut seen) = watch::channel(BTreeSet::new());
-    let looking = world.for_each_change(MEMCACHED, move |memcached| {
-        if is_ready(&memcached) {
-            let name = memcached["metadata"]["name"].to_string();
-            ready.send_modify(|ready| {
-                ready.insert(name);
-            });
-        }
-    });
-    let all = timeout(MAX_WAIT, seen.wait_for(|ready| ready.len() == names.len()));
-    let are_ready = tokio::select! { all = all => all.is_ok(), () = looking => false };
-    let lines = || operator.lines().join("\n");
-    assert!(are_ready, "not all are Ready within {MAX_WAIT:?}; the operator says:\n{}", lines());
 }
 
 /// Counts the operator's reports that it cannot open more files (EMFILE).

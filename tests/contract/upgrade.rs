@@ -9,14 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
-use tokio::process::Command;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::control_plane::ControlPlane;
-use crate::helm::Helm;
 use crate::operator_process::{OperatorProcess, with_program};
 use crate::packaging::{NAME, SYSTEM};
+use crate::plan::plan;
 use crate::unchecked::built_by;
 use crate::world::{
     APP, GENERIC_DAEMON, Kind, MAX_WAIT, MEMCACHED, MEMCACHED_IMAGE, POD, World, is_ready,
@@ -43,6 +42,12 @@ impl Version {
         Some(Version { binary: folder.join(NAME), artifacts: folder.join("artifacts") })
     }
 
+    fn install(&self, plane: &ControlPlane) {
+        let default = self.artifacts.join("default");
+        let apply = ["apply", "--server-side", "--force-conflicts", "-k"];
+        plane.kubectl(&[&apply[..], &[default.to_str().unwrap()]].concat());
+    }
+
     /// Starts it under its ServiceAccount, as its Deployment does.
     fn start(&self, kubeconfig: &Path) -> OperatorProcess {
         let environment = [
@@ -58,28 +63,6 @@ impl Version {
         let operator = self.start(kubeconfig);
         operator.logged("Ready to work").await;
         operator
-    }
-}
-
-/// The tool that installs a version's manifests.
-enum Installer {
-    Kubectl,
-    Helm(Helm),
-}
-
-impl Installer {
-    fn install(&self, plane: &ControlPlane, version: &Version) {
-        let folder = |name: &str| version.artifacts.join(name).to_str().unwrap().to_owned();
-        match self {
-            Installer::Kubectl => {
-                let apply = ["apply", "--server-side", "--force-conflicts", "-k"];
-                plane.kubectl(&[&apply[..], &[&folder("default")]].concat());
-            }
-            Installer::Helm(helm) => {
-                let chart = folder("helm/workload-operator");
-                helm.on(plane, &["upgrade", "--install", NAME, &chart, "--wait", "--timeout=300s"]);
-            }
-        }
     }
 }
 
@@ -148,53 +131,30 @@ async fn users_go_on(done: &mut watch::Receiver<usize>) {
     more.expect("in time").expect("users are not stuck");
 }
 
-/// Returns the plan of this version for the residents' namespace.
-async fn plan(version: &Version, plane: &ControlPlane, namespace: &str) -> Value {
-    let output = Command::new(&version.binary)
-        .args([
-            "plan",
-            "-o",
-            "json",
-            "--memcached-image",
-            MEMCACHED_IMAGE,
-            "--namespace",
-            namespace,
-        ])
-        .arg("--kubeconfig")
-        .arg(plane.kubeconfig())
-        .output()
-        .await
-        .unwrap();
-    serde_json::from_slice(&output.stdout)
-        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)))
-}
-
 fn restarts(plan: &Value) -> i64 {
     plan["summary"]["restart"].as_i64().unwrap()
 }
 
 /// Replaces the running version by another one, the way a rolling update of the Deployment does.
 async fn replace(
-    installer: &Installer,
     plane: &'static ControlPlane,
     kubeconfig: &Path,
     running: OperatorProcess,
     next: &Version,
 ) -> OperatorProcess {
-    installer.install(plane, next);
+    next.install(plane);
     let begun = next.started(kubeconfig).await;
     assert_eq!(running.terminate().await, Some(0));
     begun
 }
 
-async fn there_and_back(name: &'static str, installer: Installer) {
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes minutes: cargo test --test contract -- --ignored"]
+async fn an_upgrade_and_downgrade_by_kubectl_restart_no_pod() {
     let (this, earlier) = (Version::this(), Version::earlier("upgrade and downgrade"));
     let Some(earlier) = earlier else { return };
-    let plane = ControlPlane::of_this_test(|| ControlPlane::bare(name)).await;
-    if matches!(installer, Installer::Helm(_)) {
-        plane.kubectl(&["create", "namespace", SYSTEM]);
-    }
-    installer.install(plane, &earlier);
+    let plane = ControlPlane::of_this_test(|| ControlPlane::bare("upgrade-kubectl")).await;
+    earlier.install(plane);
     let system = World::in_existing(plane, SYSTEM).await;
     let kubeconfig = system.operator_kubeconfig().await;
     plane.kubectl(&["create", "namespace", "residents"]);
@@ -213,18 +173,18 @@ async fn there_and_back(name: &'static str, installer: Installer) {
     let busy = tokio::spawn(users(others, stop.clone(), reports));
 
     // The earlier version's Deployment in the cluster has no working pods, because kwok simulates them.
-    let planned = plan(&this, plane, "residents").await;
+    let planned = plan(&world, plane.kubeconfig(), MEMCACHED_IMAGE, &[]).0;
     assert_eq!((&planned["problems"], restarts(&planned)), (&json!([]), 0), "{planned:#}");
     assert_eq!(planned["summary"]["reconciled"], 3 * EACH);
-    let operator = replace(&installer, plane, &kubeconfig, operator, &this).await;
+    let operator = replace(plane, &kubeconfig, operator, &this).await;
     users_go_on(&mut done).await;
     each_is_worked_on(&world, 2).await;
     let second = pods(&world).await;
     assert!(first.is_subset(&second), "the upgrade replaced pods");
-    let settled = plan(&this, plane, "residents").await;
+    let settled = plan(&world, plane.kubeconfig(), MEMCACHED_IMAGE, &[]).0;
     assert_eq!((&settled["problems"], &settled["changes"]), (&json!([]), &json!([])));
 
-    let operator = replace(&installer, plane, &kubeconfig, operator, &earlier).await;
+    let operator = replace(plane, &kubeconfig, operator, &earlier).await;
     users_go_on(&mut done).await;
     each_is_worked_on(&world, 3).await;
     let third = pods(&world).await;
@@ -235,17 +195,4 @@ async fn there_and_back(name: &'static str, installer: Installer) {
         assert!(world.get(kind, &name).await.is_some(), "{name} is lost");
     }
     operator.kill().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "takes minutes: cargo test --test contract -- --ignored"]
-async fn an_upgrade_and_downgrade_by_kubectl_restart_no_pod() {
-    there_and_back("upgrade-kubectl", Installer::Kubectl).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-#[ignore = "takes minutes: cargo test --test contract -- --ignored"]
-async fn an_upgrade_and_downgrade_by_helm_restart_no_pod() {
-    let Some(helm) = Helm::find("an upgrade with Helm") else { return };
-    there_and_back("upgrade-helm", Installer::Helm(helm)).await;
 }

@@ -49,7 +49,6 @@ async fn holds_on(version: String) -> String {
     installation_is_checked(plane).await;
     let world = World::on(plane, "slice", "baseline").await;
     let operator = world.start_operator().await;
-    let lists = lists(&world).await;
     bad_input_is_refused(&world).await;
     bad_settings_of_containers_are_refused(&world).await;
     only_who_may_create_daemon_sets_may_create_generic_daemons(&world).await;
@@ -68,36 +67,13 @@ async fn holds_on(version: String) -> String {
         a_field_of_a_newer_kubernetes_is_reported(&world).await;
     }
     assert_eq!(operator.terminate().await, Some(0));
-    format!("| {version} | {server} | {lists} |")
+    format!("| {version} | {server} |")
 }
 
 async fn installation_is_checked(plane: &'static ControlPlane) {
     let cluster = Cluster::on(plane).await;
     cluster.until_trips(false, &[], 0).await;
     cluster.until_trips(true, &[], 0).await;
-}
-
-/// Returns how the operator got its first copy of the Apps.
-async fn lists(world: &World) -> &'static str {
-    let log = || std::fs::read_to_string(world.plane().audit_log()).unwrap();
-    let about = format!("/namespaces/{}/apps?", world.namespace);
-    logged(|| {
-        let (mut streamed, mut paged) = (false, false);
-        for line in log().lines().filter(|line| line.contains(&about)) {
-            // The last line can be incomplete.
-            let Ok(entry) = serde_json::from_str::<Value>(line) else { continue };
-            let uri = entry["requestURI"].as_str().unwrap_or_default();
-            let fine = entry["responseStatus"]["code"] == 200;
-            streamed |= fine && uri.contains("sendInitialEvents=true");
-            paged |= fine && entry["verb"] == "list" && uri.contains("limit=");
-        }
-        match (streamed, paged) {
-            (true, _) => Some("streamed"),
-            (false, true) => Some("in pages"),
-            _ => None,
-        }
-    })
-    .await
 }
 
 async fn bad_input_is_refused(world: &World) {
@@ -645,7 +621,7 @@ fn is_or_becomes(version: &str, row: &str) {
         assert!(text.lines().any(|line| line == row), "{TABLE} lacks the row {row}");
         return;
     }
-    let head = "| Kubernetes | servers | lists |\n|---|---|---|\n";
+    let head = "| Kubernetes | servers |\n|---|---|\n";
     let (before, after) = text.split_once(head).expect("the table");
     let end = after.lines().take_while(|line| line.starts_with("| ")).map(|l| l.len() + 1).sum();
     let (rows, after) = after.split_at(end);

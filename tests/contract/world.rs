@@ -95,6 +95,16 @@ impl World {
         self.create(ROLE_BINDING, binding).await.expect("a binding");
     }
 
+    /// Gives an account of a namespace the permissions of a role, a kind and a name, in this namespace.
+    pub async fn grant(&self, (kind, role): (&str, &str), (namespace, account): (&str, &str)) {
+        let binding = json!({
+            "metadata": {"generateName": format!("{account}-")},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role},
+            "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
+        });
+        self.create(ROLE_BINDING, binding).await.expect("a binding");
+    }
+
     /// Starts the operator for this namespace under its ServiceAccount; returns when its informers
     /// are synced.
     pub async fn start_operator(&self) -> OperatorProcess {

@@ -27,17 +27,12 @@ pub(super) async fn answer(
     let (number, call, fault) = shared.enter(request.method(), request.uri());
     let answer = match fault {
         None => pass_on(request, &shared, &call).await?,
-        Some(Fault::Delay(time)) => {
-            tokio::time::sleep(time).await;
-            pass_on(request, &shared, &call).await?
-        }
         Some(Fault::LoseAnswer) => {
             complete(pass_on(request, &shared, &call).await?).await?;
             return Err("the answer is lost".into());
         }
         Some(Fault::Answer(code, retry_after)) => refuse(code, retry_after)?,
         Some(Fault::Says(text)) => ok_with(text.to_owned()),
-        Some(Fault::Expired) => expired(),
         Some(Fault::CutAfter(bytes)) => {
             pass_on(request, &shared, &call).await?.map(|b| cut(b, bytes))
         }
@@ -94,7 +89,6 @@ fn refuse(code: u16, retry_after: Option<u32>) -> Result<Answer, Failure> {
     let status = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": code,
         "message": "so the fault proxy wants it", "reason": match code {
-            410 => "Expired",
             429 => "TooManyRequests",
             503 => "ServiceUnavailable",
             _ => "InternalError",
@@ -107,14 +101,6 @@ fn refuse(code: u16, retry_after: Option<u32>) -> Result<Answer, Failure> {
     }
     let body = Full::new(Bytes::from(status.to_string()));
     Ok(answer.body(body.map_err(|never| match never {}).boxed_unsync())?)
-}
-
-fn expired() -> Answer {
-    let event = json!({"type": "ERROR", "object": {
-        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-        "message": "too old resource version", "reason": "Expired", "code": 410,
-    }});
-    ok_with(format!("{event}\n"))
 }
 
 fn ok_with(text: String) -> Answer {

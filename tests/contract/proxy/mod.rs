@@ -53,10 +53,6 @@ pub enum Fault {
     Answer(u16, Option<u32>),
     /// 200 with this body in place of the API server's response.
     Says(&'static str),
-    /// A watch that opens and immediately reports that its version is too old.
-    Expired,
-    /// The request reaches the API server with this delay.
-    Delay(Duration),
     /// The response breaks off after this many bytes of its body.
     CutAfter(usize),
     /// The response has pieces of this many bytes, with this much time between them.
@@ -134,12 +130,6 @@ impl Proxy {
         self.shared.state.lock().rules.push(rule);
     }
 
-    /// From now on, calls are forwarded. Earlier faults are not undone.
-    pub fn heal(&self) {
-        self.shared.state.lock().rules.clear();
-        self.shared.watches.send_modify(|watches| watches.held.clear());
-    }
-
     /// Breaks all open watches of a resource immediately. Events that were held back are never sent.
     pub fn cut(&self, resource: &str) {
         self.shared.watches.send_modify(|watches| {
@@ -148,7 +138,7 @@ impl Proxy {
         });
     }
 
-    /// Holds back the events of a resource's watches, until [`Proxy::cut`] or [`Proxy::heal`].
+    /// Holds back the events of a resource's watches, until [`Proxy::cut`].
     pub fn hold(&self, resource: &str) {
         self.shared.watches.send_modify(|watches| {
             watches.held.insert(resource.to_owned());
