@@ -17,8 +17,8 @@ HACK_DIR=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$HACK_DIR/lib/say.sh"
 cd "$HACK_DIR/.."
 
-# Before the fields for production: other CRDs, other rights.
-readonly BEFORE_ANY_TAG=37480cae9819db27f60b99dc416c5131ddb37da0
+# With the pod templates of now: an earlier one restarts pods, as the changelog says.
+readonly BEFORE_ANY_TAG=079be3e0aff99f553cc264b0e67d9185a7b1e756
 
 main() {
   local from commit
