@@ -25,16 +25,19 @@ FROM toolchain AS build
 ARG SOURCE_DATE_EPOCH=0
 # The commit, for the metric workload_operator_build_info.
 ARG REVISION=unknown
+# Empty for a builder without platforms.
+ARG TARGETARCH
 WORKDIR /source
 COPY . .
 # The dependencies stay compiled for the next build.
 RUN --mount=type=cache,target=/source/target,sharing=locked \
-    REVISION="$REVISION" hack/build-static.sh /image/workload-operator \
- && cp LICENSE /image/ \
+    REVISION="$REVISION" hack/build-static.sh "/image/$TARGETARCH/workload-operator" \
+ && cp LICENSE "/image/$TARGETARCH/" \
  && find /image -exec touch --date="@$SOURCE_DATE_EPOCH" {} +
 
-# hack/release.sh begins here: it gives what it has built as the context `build`.
+# The release workflow begins here: it gives the released binaries as the context `build`.
 FROM ${BASE_IMAGE}
+ARG TARGETARCH
 ARG VERSION=unreleased
 ARG REVISION=unknown
 ARG REPOSITORY=https://example.com/workload-operator
@@ -46,7 +49,7 @@ LABEL org.opencontainers.image.title="workload-operator" \
       org.opencontainers.image.source="$REPOSITORY" \
       org.opencontainers.image.created="$CREATED" \
       org.opencontainers.image.licenses="Apache-2.0"
-COPY --from=build /image/ /
+COPY --from=build /image/$TARGETARCH/ /
 # A number: Kubernetes can tell that it is not root (runAsNonRoot) without a passwd file.
 USER 65532:65532
 ENTRYPOINT ["/workload-operator"]

@@ -85,5 +85,5 @@ bundle-build: ## Build the image BUNDLE_IMG of the bundle.
 build-installer: ## Write dist/install.yaml: everything that `deploy` applies, in one file.
 	mkdir -p dist
 	$(CARGO) run --quiet --locked -- manifests --image $(IMG) >dist/install.yaml.part && mv dist/install.yaml.part dist/install.yaml
-release: ## Make all files of the release VERSION, signed with KEY if that is set, in dist/VERSION/.
-	hack/release.sh $(VERSION)$(if $(KEY), --key $(KEY))
+release: ## Make all files of the release VERSION in dist/VERSION/.
+	hack/release.sh $(VERSION)

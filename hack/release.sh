@@ -2,24 +2,21 @@
 # All files of a release, from the commit that is checked out: the same commit and toolchain make the same
 # files, bit for bit.
 #
-#   hack/release.sh VERSION [--key FILE] [--output FOLDER]   into FOLDER (default dist/VERSION)
-#   hack/release.sh placeholders                             list the values that have to be replaced first
+#   hack/release.sh VERSION [--output FOLDER]   into FOLDER (default dist/VERSION)
+#   hack/release.sh placeholders                list the values that have to be replaced first
 #
 # VERSION is that of Cargo.toml, and has a section in CHANGELOG.md. Nothing may be changed beside the commit.
-# hack/release/index.sh joins the releases of several machines into one. FILE is a private key (PEM: ECDSA P-256
-# or RSA), with which hack/release/sign.sh signs each file; `openssl dgst -sha256 -verify` and `cosign
-# verify-blob --key` check the signatures.
+# The release workflow makes the image of the binaries, and attests and publishes everything.
 #
-#   workload-operator-VERSION-linux-ARCH       the static binary
-#   workload-operator-VERSION-linux-ARCH.oci.tar   the image; `image.digest` is that of its manifest
+#   workload-operator-VERSION-linux-ARCH       the static binary; .cdx.json lists the libraries in it
 #   workload-operator-VERSION.tgz              the Helm chart
 #   workload-operator-bundle-VERSION.tar.gz    the OLM bundle, with its Dockerfile
 #   install.yaml, crds.yaml                    for kubectl apply --server-side; images.txt lists the images
-#   sbom.cdx.json, THIRD-PARTY-NOTICES.txt     the libraries in the binary, and their licences
-#   SHA256SUMS, provenance.intoto.json, *.sig  checksums, SLSA provenance, signatures
+#   THIRD-PARTY-NOTICES.txt                    the libraries' licences
+#   SHA256SUMS                                 checksums
 #
-# Needs beside Rust: git, GNU tar, buildah, openssl (with --key). cargo-cyclonedx and cargo-about are built
-# once per user (minutes). DRAFT=1 allows placeholders, and a version without a section in CHANGELOG.md.
+# Needs Rust, git and GNU tar. The script builds cargo-cyclonedx and cargo-about once per user (minutes).
+# DRAFT=1 allows placeholders, and a version without a section in CHANGELOG.md.
 # Environment: DRAFT, XDG_CACHE_HOME.
 # Exit status: 0 done, 1 failed, 2 wrong usage or not in order, 3 install something.
 set -euo pipefail
@@ -33,16 +30,11 @@ readonly CYCLONEDX_VERSION=0.5.9 ABOUT_VERSION=0.9.3
 source release.env
 
 main() {
-  VERSION='' KEY='' OUTPUT=''
+  VERSION='' OUTPUT=''
   while (($#)); do
     case $1 in
       -h | --help) usage && exit ;;
       placeholders) list_placeholders && exit ;;
-      --key)
-        [[ -r ${2:-} ]] || die 2 "--key FILE: '${2:-}' cannot be read"
-        KEY=$(realpath "$2")
-        shift
-        ;;
       --output) OUTPUT=${2:?--output FOLDER} && shift ;;
       -*) die 2 "unknown option '$1': hack/release.sh --help" ;;
       *) VERSION=$1 ;;
@@ -70,12 +62,10 @@ main() {
   step "the binary" make_binary
   step "the bill of materials" make_sbom
   step "notices" make_notices
-  step "the image" make_image
   step "manifests" make_manifests
   step "the chart" pack "$OUTPUT/workload-operator-$VERSION.tgz" artifacts/helm workload-operator
   step "the bundle" make_bundle
-  step "checksums and provenance" make_provenance
-  [[ -z $KEY ]] || step "signatures" "$HACK_DIR/release/sign.sh" "$OUTPUT" "$KEY"
+  (cd "$OUTPUT" && sha256sum -- * >"$WORK/sums" && mv "$WORK/sums" SHA256SUMS)
   mkdir -p "${TARGET%/*}"
   rm -rf "$TARGET"
   cd / && cp -r "$OUTPUT" "$TARGET"
@@ -107,11 +97,6 @@ list_placeholders() {
 
 # Sets CYCLONEDX and ABOUT, and builds them if they are missing.
 find_tools() {
-  type -P buildah >/dev/null || die 3 "no buildah, which makes the image: apt-get install buildah"
-  if [[ -n $KEY ]]; then
-    type -P openssl >/dev/null || die 3 "no openssl, which signs"
-    openssl pkey -in "$KEY" -noout 2>/dev/null || die 2 "$KEY is no private key (PEM)"
-  fi
   cache_folder "release-tools/$CYCLONEDX_VERSION-$ABOUT_VERSION"
   local tool version
   for tool in "cargo-cyclonedx $CYCLONEDX_VERSION" "cargo-about $ABOUT_VERSION --features cli"; do
@@ -168,7 +153,7 @@ make_sbom() {
   "$CYCLONEDX" cyclonedx --quiet --format json --spec-version 1.5 --describe binaries \
     2>"$WORK/sbom.log" || { cat "$WORK/sbom.log" >&2; die 1 "cargo-cyclonedx failed"; }
   # Each document has a random serial number; a checkout elsewhere has other paths.
-  sed -e '/"serialNumber"/d' -e "s#$WORK/source#/source#g" workload-operator_bin.cdx.json >"$OUTPUT/sbom.cdx.json"
+  sed -e '/"serialNumber"/d' -e "s#$WORK/source#/source#g" workload-operator_bin.cdx.json >"$OUTPUT/$NAME.cdx.json"
 }
 
 make_notices() {
@@ -177,55 +162,6 @@ make_notices() {
   "$ABOUT" generate --fail --offline --locked --config hack/release/about.toml \
     hack/release/notices.hbs >"$OUTPUT/THIRD-PARTY-NOTICES.txt" 2>"$WORK/about.log" ||
     { tail -n 20 "$WORK/about.log" >&2; die 1 "cargo-about failed"; }
-}
-
-# The last stage of the Dockerfile, with the released binary and the notices in place of its first stage. There
-# is no base image to pin. Without buildah's own label, which has its version.
-make_image() {
-  local files=$WORK/build/image
-  mkdir -p "$files"
-  install -m 755 "$OUTPUT/$NAME" "$files/workload-operator"
-  install -m 644 "$OUTPUT/THIRD-PARTY-NOTICES.txt" LICENSE "$files/"
-  find "$WORK/build" -exec touch --date="@$SOURCE_DATE_EPOCH" {} +
-  buildah build --quiet --isolation chroot --arch "$ARCH" --format oci --identity-label=false \
-    --timestamp "$SOURCE_DATE_EPOCH" --build-context "build=$WORK/build" --build-arg "VERSION=$VERSION" \
-    --build-arg "REVISION=$COMMIT" --build-arg "REPOSITORY=$REPOSITORY" \
-    --build-arg "CREATED=$(date --utc --date="@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)" \
-    --tag "oci:$WORK/image:$VERSION" . >/dev/null
-  sed -n 's/.*"digest":"\(sha256:[0-9a-f]*\)".*/\1/p' "$WORK/image/index.json" >"$OUTPUT/image.digest"
-  tar --create --directory "$WORK/image" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 \
-    --numeric-owner --mode='u=rwX,go=rX' --format=ustar --file "$OUTPUT/$NAME.oci.tar" .
-}
-
-make_provenance() {
-  cd "$OUTPUT"
-  sha256sum -- * >"$WORK/sums"
-  local subjects rust
-  subjects=$(sed 's/^\([0-9a-f]*\)  \(.*\)$/    {"name": "\2", "digest": {"sha256": "\1"}},/; $s/,$//' "$WORK/sums")
-  rust=$(rustc --version)
-  cat >provenance.intoto.json <<END
-{
-  "_type": "https://in-toto.io/Statement/v1",
-  "subject": [
-$subjects
-  ],
-  "predicateType": "https://slsa.dev/provenance/v1",
-  "predicate": {
-    "buildDefinition": {
-      "buildType": "$REPOSITORY/blob/$COMMIT/hack/release.sh",
-      "externalParameters": {"version": "$VERSION"},
-      "internalParameters": {"rustc": "$rust", "buildah": "$(buildah --version)", "tar": "$(tar --version | head -n 1)",
-        "gzip": "$(gzip --version | head -n 1)", "SOURCE_DATE_EPOCH": "$SOURCE_DATE_EPOCH"},
-      "resolvedDependencies": [
-        {"uri": "git+$REPOSITORY@$COMMIT", "digest": {"gitCommit": "$COMMIT"}},
-        {"name": "Cargo.lock", "digest": {"sha256": "$(sha256sum "$WORK/source/Cargo.lock" | cut -d' ' -f1)"}}
-      ]
-    },
-    "runDetails": {"builder": {"id": "$REPOSITORY/blob/$COMMIT/hack/release.sh"}}
-  }
-}
-END
-  { cat "$WORK/sums" && sha256sum provenance.intoto.json; } >SHA256SUMS
 }
 
 main "$@"
