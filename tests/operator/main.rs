@@ -16,7 +16,8 @@ mod world;
 mod samples;
 
 mod edits;
-mod generated;
+pub mod generated;
+mod histories;
 mod idle;
 mod children;
 mod degraded;

@@ -18,9 +18,9 @@ pub use crate::kind::*;
 pub const NAMESPACE: &str = "shop";
 pub const MEMCACHED_IMAGE: &str = "memcached:1.6.38-alpine";
 
-const IDENTITY: Identity = Identity::new("workload-operator", "workload-operator.example.com");
+pub const IDENTITY: Identity = Identity::new("workload-operator", "workload-operator.example.com");
 
-static CRDS: LazyLock<Vec<String>> =
+pub static CRDS: LazyLock<Vec<String>> =
     LazyLock::new(|| crds::crds().iter().map(|crd| json!(crd).to_string()).collect());
 
 /// An API server with the CRDs, three nodes, of which two have the label `logs`, and Kubernetes' controllers.

@@ -6,12 +6,13 @@ use super::schema;
 use crate::world::Kind;
 
 /// The printer columns of a kind.
+#[derive(Debug)]
 pub struct Columns(Vec<Value>);
 
 impl Columns {
     /// As defined in its CRD.
     pub fn of(kind: Kind) -> Columns {
-        let columns = schema::version(kind)["additionalPrinterColumns"].take();
+        let columns = &schema::version(kind)["additionalPrinterColumns"];
         Columns(columns.as_array().cloned().unwrap_or_default())
     }
 

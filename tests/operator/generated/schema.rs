@@ -1,6 +1,9 @@
 //! Specs generated from a CustomResourceDefinition's OpenAPI schema: valid and invalid ones.
 
+use std::collections::BTreeMap;
+
 use fastrand::Rng;
+use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
 use super::values;
@@ -11,7 +14,7 @@ const LIST: usize = 4;
 
 /// The schema of `spec`, without `serviceTemplate`, which templates.rs tests.
 pub fn of_spec(kind: Kind) -> Value {
-    let mut spec = version(kind)["schema"]["openAPIV3Schema"]["properties"]["spec"].take();
+    let mut spec = version(kind)["schema"]["openAPIV3Schema"]["properties"]["spec"].clone();
     if let Some(fields) = spec["properties"].as_object_mut() {
         fields.remove("serviceTemplate");
     }
@@ -19,11 +22,15 @@ pub fn of_spec(kind: Kind) -> Value {
 }
 
 /// The served version of a kind, from its CRD.
-pub fn version(kind: Kind) -> Value {
-    let file = format!("artifacts/crds/{}_{}.yaml", kind.group(), kind.plural());
-    let text = std::fs::read_to_string(&file).expect("a CRD file");
-    let mut crd: Value = serde_yaml_ng::from_str(&text).expect("YAML");
-    crd["spec"]["versions"][0].take()
+pub fn version(kind: Kind) -> &'static Value {
+    static PARSED: Mutex<BTreeMap<&str, &Value>> = Mutex::new(BTreeMap::new());
+    let parse = || -> &Value {
+        let file = format!("artifacts/crds/{}_{}.yaml", kind.group(), kind.plural());
+        let text = std::fs::read_to_string(&file).expect("a CRD file");
+        let mut crd: Value = serde_yaml_ng::from_str(&text).expect("YAML");
+        Box::leak(Box::new(crd["spec"]["versions"][0].take()))
+    };
+    PARSED.lock().entry(kind.plural()).or_insert_with(parse)
 }
 
 /// A value that the schema and the rules allow.

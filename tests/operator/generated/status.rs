@@ -97,6 +97,8 @@ pub fn breaches_of_write(kind: Kind, before: &Value, after: &Value) -> Vec<Strin
             // compatibility.
             !after["metadata"]["deletionTimestamp"].is_null()
                 || degraded["status"] != "True"
+                // The pods of a paused object may have a problem, too.
+                || ready["reason"] == "Paused"
                 || same("reason") && same("message"),
             "WARN0002: Degraded and Ready tell different things",
         ),
@@ -133,6 +135,10 @@ fn is_rolled_out(kind: Kind, object: &Value) -> bool {
             && progressed()
             && all(wanted, &counts)
             && count("unavailableReplicas") == 0;
+    }
+    // Its pods are replaced when a user deletes them.
+    if kind == GENERIC_DAEMON && spec["updateStrategy"]["type"] == "OnDelete" {
+        return available;
     }
     if kind == GENERIC_DAEMON {
         return available && told["desired"].is_i64() && all(count("desired"), &["installed"]);

@@ -65,7 +65,10 @@ impl Crd {
         let group = text(&spec["group"], "spec.group")?;
         let plural = text(&spec["names"]["plural"], "spec.names.plural")?;
         let name = text(&version["name"], "name of its version")?;
-        let schema = version["schema"]["openAPIV3Schema"].clone();
+        let mut schema = version["schema"]["openAPIV3Schema"].clone();
+        if let Some(required) = schema["required"].as_array_mut() {
+            required.retain(|name| !OUTER.iter().any(|outer| name == outer));
+        }
         for field in NOT_EVALUATED.into_iter().filter(|field| has_field(&schema, field)) {
             tracing::warn!(
                 "testing::Server does not evaluate {field} in the schema of {plural}.{group}"
@@ -90,17 +93,13 @@ impl Crd {
 
     /// Returns the violations of the schema.
     pub(super) fn refusals(&self, object: &Value) -> Vec<Cause> {
-        let (mut schema, mut content, mut causes) =
-            (self.schema.clone(), object.clone(), Vec::new());
+        let (mut content, mut causes) = (object.clone(), Vec::new());
         take_outer(&mut content);
-        if let Some(required) = schema["required"].as_array_mut() {
-            required.retain(|name| !OUTER.iter().any(|outer| name == outer));
-        }
         if object["kind"].as_str().is_some_and(|kind| kind != self.kind) {
             let message = format!("Invalid value: {}: must be {}", object["kind"], self.kind);
             return vec![Cause { field: "kind".to_owned(), reason: "FieldValueInvalid", message }];
         }
-        check(&schema, &content, "", &mut causes);
+        check(&self.schema, &content, "", &mut causes);
         causes
     }
 
@@ -121,7 +120,7 @@ impl Crd {
                 Value::Object(map) => map.iter().find_map(|(name, value)| {
                     let path = format!("{path}.{name}");
                     if is_declared(schema, name) {
-                        walk(&below(schema, name), value, &path)
+                        walk(below(schema, name), value, &path)
                     } else {
                         Some(path)
                     }
@@ -172,15 +171,15 @@ fn is_declared(schema: &Value, name: &str) -> bool {
 }
 
 /// Returns the schema of a field; null if there is none.
-fn below(schema: &Value, name: &str) -> Value {
-    schema["properties"].get(name).unwrap_or(&schema["additionalProperties"]).clone()
+fn below<'a>(schema: &'a Value, name: &str) -> &'a Value {
+    schema["properties"].get(name).unwrap_or(&schema["additionalProperties"])
 }
 
 fn prune(schema: &Value, value: &mut Value) {
     match value {
         Value::Object(map) => {
             map.retain(|name, _| is_declared(schema, name));
-            map.iter_mut().for_each(|(name, value)| prune(&below(schema, name), value));
+            map.iter_mut().for_each(|(name, value)| prune(below(schema, name), value));
         }
         Value::Array(items) => items.iter_mut().for_each(|item| prune(&schema["items"], item)),
         _ => {}
@@ -200,7 +199,7 @@ fn set_defaults(schema: &Value, value: &mut Value) {
                     map.insert(name.clone(), default.clone());
                 }
             }
-            map.iter_mut().for_each(|(name, value)| set_defaults(&below(schema, name), value));
+            map.iter_mut().for_each(|(name, value)| set_defaults(below(schema, name), value));
         }
         Value::Array(items) => {
             items.iter_mut().for_each(|item| set_defaults(&schema["items"], item));
@@ -265,7 +264,7 @@ fn check_parts(schema: &Value, value: &Value, path: &str, causes: &mut Vec<Cause
                 causes.push(Cause { field, reason: "FieldValueRequired", message });
             }
             for (name, value) in map {
-                check(&below(schema, name), value, &joined(path, name), causes);
+                check(below(schema, name), value, &joined(path, name), causes);
             }
         }
         Value::Array(items) => {

@@ -201,6 +201,19 @@ impl Faults {
 }
 
 impl Fault {
+    /// Returns the faults that can strike requests with this verb, which is one of [`Server::fault`](super::Server::fault).
+    pub fn of(verb: &str) -> Vec<Fault> {
+        let groups =
+            [&Fault::BEFORE[..], &Fault::OF_OBJECT, &Fault::LIST, &Fault::WATCH, &Fault::FRAME];
+        let mut all = Vec::new();
+        for fault in groups.into_iter().flatten().filter(|fault| fault.fits(verb)) {
+            if !all.contains(fault) {
+                all.push(*fault);
+            }
+        }
+        all
+    }
+
     /// Returns whether it can strike requests with this verb.
     pub(super) fn fits(&self, verb: &str) -> bool {
         match verb {

@@ -3,8 +3,10 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 /// The name of one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,16 +86,29 @@ pub(super) struct Change {
     pub(super) before: Option<Arc<Value>>,
 }
 
+/// A state of an object, from a version on.
+#[derive(Debug, Clone)]
+pub struct Version {
+    /// Time from the start of the server until this version.
+    pub at: Duration,
+    /// The object.
+    pub id: Id,
+    /// Its state; `None` after its deletion.
+    pub object: Option<Arc<Value>>,
+}
+
 /// All objects at all versions since the compaction.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct History {
+    /// The start of the server.
+    pub(super) began: Instant,
     pub(super) version: u64,
     /// Versions before this one can no longer be read.
     pub(super) compacted: u64,
     /// The states of each object, oldest first; `None` is a deletion.
     chains: BTreeMap<Id, Vec<State>>,
-    /// The versions and the objects that they changed, in order.
-    log: Vec<(u64, Id)>,
+    /// The versions and the objects that they changed, in order, with the times.
+    log: Vec<(u64, Id, Duration)>,
     uids: u64,
     /// Resources without a status subresource, whose generation also counts changes of the status.
     pub(super) without_status: HashSet<String>,
@@ -102,6 +117,46 @@ pub(super) struct History {
 }
 
 impl History {
+    pub(super) fn new() -> History {
+        History {
+            began: Instant::now(),
+            // Versions 0 and 1 have special meanings, so the server starts at a later version.
+            version: 100,
+            compacted: 0,
+            chains: BTreeMap::new(),
+            log: Vec::new(),
+            uids: 0,
+            without_status: HashSet::new(),
+            has_lost: false,
+        }
+    }
+
+    /// Returns whether an object of one of these resources has changed after this version.
+    pub(super) fn has_changed(&self, after: u64, resources: &[&str]) -> bool {
+        let new = self.log.iter().rev().take_while(|(at, ..)| *at > after);
+        new.into_iter().any(|(_, id, _)| resources.contains(&id.resource.as_str()))
+    }
+
+    /// Returns the newest version of an object of another resource.
+    pub(super) fn version_without(&self, resource: &str) -> u64 {
+        self.log.iter().rev().find(|(_, id, _)| id.resource != resource).map_or(0, |(at, ..)| *at)
+    }
+
+    /// Returns every version so far, in order.
+    pub(super) fn versions(&self) -> Vec<Version> {
+        let state = |version, id: &Id| {
+            let chain = self.chains.get(id)?;
+            let here = chain.binary_search_by_key(&version, |(at, _)| *at).ok()?;
+            chain[here].1.clone()
+        };
+        let each = self.log.iter().map(|(version, id, at)| Version {
+            at: *at,
+            id: id.clone(),
+            object: state(*version, id),
+        });
+        each.collect()
+    }
+
     /// Uses up a version for another change on the server.
     pub(super) fn bump(&mut self) -> u64 {
         self.version += 1;
@@ -148,7 +203,7 @@ impl History {
             is_kept || before.map_or(has_owners, |before| *before != meta["ownerReferences"]);
         let object = Arc::new(object);
         self.chains.entry(id.clone()).or_default().push((version, Some(object.clone())));
-        self.log.push((version, id.clone()));
+        self.log.push((version, id.clone(), self.began.elapsed()));
         object
     }
 
@@ -162,22 +217,17 @@ impl History {
     pub(super) fn generation(&self, id: &Id, old: &Value, new: &Value) -> i64 {
         let of = |object: &Value| object["metadata"]["generation"].as_i64();
         let counts_status = self.without_status.contains(&id.resource);
-        let content = |object: &Value| {
-            let mut content = object.clone();
-            if let Some(fields) = content.as_object_mut() {
-                let left_out = ["apiVersion", "kind", "metadata"];
-                fields.retain(|name, _| !left_out.contains(&name.as_str()));
-                if !counts_status {
-                    fields.remove("status");
-                }
-                if id.resource == "/apis/apps/v1/deployments" {
-                    let annotations = object["metadata"]["annotations"].clone();
-                    fields.insert("annotations".to_owned(), annotations);
-                }
-            }
-            content
+        let counts = |name: &str| match name {
+            "apiVersion" | "kind" | "metadata" => false,
+            name => name != "status" || counts_status,
         };
-        let changed = content(old) != content(new);
+        let names = |object: &Value| -> Vec<String> {
+            object.as_object().into_iter().flat_map(|fields| fields.keys().cloned()).collect()
+        };
+        let content = names(old).into_iter().chain(names(new)).filter(|name| counts(name));
+        let annotations = |object: &Value| object["metadata"]["annotations"].clone();
+        let changed = content.into_iter().any(|name| old.get(&name) != new.get(&name))
+            || id.resource == "/apis/apps/v1/deployments" && annotations(old) != annotations(new);
         of(new).or(of(old)).unwrap_or(0) + i64::from(changed)
     }
 
@@ -186,7 +236,7 @@ impl History {
         let old = self.now(id)?;
         let version = self.bump();
         self.chains.entry(id.clone()).or_default().push((version, None));
-        self.log.push((version, id.clone()));
+        self.log.push((version, id.clone(), self.began.elapsed()));
         self.has_lost = true;
         Some(buried(&old, version))
     }
@@ -228,14 +278,14 @@ impl History {
         after: u64,
         until: u64,
     ) -> Vec<Change> {
-        let start = self.log.partition_point(|(at, _)| *at <= after);
+        let start = self.log.partition_point(|(at, ..)| *at <= after);
         self.log[start..]
             .iter()
-            .take_while(|(at, _)| *at <= until)
-            .filter(|(_, id)| {
+            .take_while(|(at, ..)| *at <= until)
+            .filter(|(_, id, _)| {
                 id.resource == resource && namespace.is_none_or(|ns| ns == id.namespace)
             })
-            .filter_map(|(at, id)| self.change(*at, id))
+            .filter_map(|(at, id, _)| self.change(*at, id))
             .collect()
     }
 

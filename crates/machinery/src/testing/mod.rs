@@ -97,7 +97,7 @@ mod seeds;
 
 pub use cluster::{Cluster, LATENCY, PodState};
 pub use fault::Fault;
-pub use history::Id;
+pub use history::{Id, Version};
 pub use request::{Received, status as refusal};
 pub use seeds::seeds;
 pub use server::Server;

@@ -238,8 +238,9 @@ pub(super) fn create(
 fn store_new(state: &mut State, id: &Id, mut new: Value) -> Outcome {
     deletion::admit_into_namespace(state, id)?;
     if state.has_status(id) {
-        // The status subresource has its own path.
+        // The status subresource has its own path. A status that the schema defaults is set when it is read from etcd.
         without_status(&mut new);
+        state.complete(id, &mut new);
     }
     wipe(&mut new);
     deletion::begin(id, &mut new);

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt;
@@ -22,6 +23,8 @@ use super::watch::Watching;
 /// A request, as the server received it.
 #[derive(Debug, Clone)]
 pub struct Received {
+    /// Time from the start of the server until the request.
+    pub at: Duration,
     /// `GET`, `PATCH` and so on.
     pub method: String,
     /// The verb, as in [`Server::fault`].
@@ -135,6 +138,7 @@ pub(super) async fn answer(
         let mut state = server.lock();
         ask.moment = state.faults.next(ask.verb(&head.method), &ask.resource);
         let received = Received {
+            at: state.history.began.elapsed(),
             method: head.method.to_string(),
             verb: ask.moment.verb,
             resource: ask.resource.clone(),

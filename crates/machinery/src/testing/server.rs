@@ -14,12 +14,11 @@ use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
-use tokio::time::Instant;
 
 use super::crd::Crd;
 use super::deletion;
 use super::fault::{Fault, Faults, InjectedFault, Moment};
-use super::history::{History, Id};
+use super::history::{History, Id, Version};
 use super::managers::{Write, Writer};
 use super::request::Received;
 use super::schema::Type;
@@ -72,7 +71,6 @@ pub(super) struct State {
     pub(super) names: u32,
     pub(super) interceptor: Option<Interceptor>,
     pub(super) admission: Option<Admission>,
-    began: Instant,
     /// CustomResourceDefinitions by resource.
     crds: BTreeMap<String, Arc<Crd>>,
 }
@@ -85,11 +83,8 @@ impl Server {
     pub fn new(seed: u64) -> Server {
         let begin = Timestamp::from_second(BEGIN).unwrap_or(Timestamp::UNIX_EPOCH);
         clock::simulate(begin);
-        // Versions 0 and 1 have special meanings, so the server starts at a later version.
-        let mut history = History::default();
-        history.version = 100;
         let state = State {
-            history,
+            history: History::new(),
             changes: 0,
             window: 100,
             rng: fastrand::Rng::with_seed(seed),
@@ -106,7 +101,6 @@ impl Server {
             names: 0,
             interceptor: None,
             admission: None,
-            began: Instant::now(),
             crds: BTreeMap::new(),
         };
         Server { state: Arc::new(Mutex::new(state)), changed: Arc::default() }
@@ -182,6 +176,23 @@ impl Server {
     /// Returns the number of objects that have had this name, one after another.
     pub fn incarnations(&self, id: &Id) -> usize {
         self.lock().history.incarnations(id)
+    }
+
+    /// Returns every version of every object so far, in order: what has happened, for a timeline or for a law that each
+    /// version must obey.
+    pub fn versions(&self) -> Vec<Version> {
+        self.lock().history.versions()
+    }
+
+    /// Returns the newest version of an object of any other resource: with a Lease, the newest version changes all the
+    /// time.
+    pub fn version_without(&self, resource: &str) -> u64 {
+        self.lock().history.version_without(resource)
+    }
+
+    /// Returns the server's time, which follows tokio's clock and starts at the beginning of 2026.
+    pub fn now(&self) -> Timestamp {
+        self.lock().timestamp()
     }
 
     /// Returns the newest version.
@@ -384,11 +395,14 @@ impl State {
         self.history.put(id, object);
     }
 
-    /// Returns the server's time in RFC 3339. It follows tokio's clock and starts at the beginning of 2026.
+    /// Returns the server's time in RFC 3339.
     pub(super) fn now(&self) -> String {
-        let seconds = i64::try_from(self.began.elapsed().as_secs()).unwrap_or_default();
-        let now = Timestamp::from_second(BEGIN + seconds).unwrap_or(Timestamp::UNIX_EPOCH);
-        now.to_string()
+        self.timestamp().to_string()
+    }
+
+    fn timestamp(&self) -> Timestamp {
+        let seconds = i64::try_from(self.history.began.elapsed().as_secs()).unwrap_or_default();
+        Timestamp::from_second(BEGIN + seconds).unwrap_or(Timestamp::UNIX_EPOCH)
     }
 
     pub(super) fn crd(&self, id: &Id) -> Option<Arc<Crd>> {

@@ -10,6 +10,7 @@ use super::managers::Writer;
 use super::object::{self, Content, Outcome};
 use super::request::{body, not_found};
 use super::server::{Server, State};
+use crate::client::PropagationPolicy;
 
 impl Server {
     /// Creates or replaces an object, including its status, and returns its new version. The field manager `somebody`
@@ -61,9 +62,24 @@ impl Server {
     /// Deletes an object, as `kubectl delete --wait=false` does. Finalizers and the grace period of a pod delay the
     /// deletion.
     pub fn delete(&self, id: &Id) {
+        self.delete_as(id, None);
+    }
+
+    /// Deletes an object and leaves the objects that it owns, as `kubectl delete --cascade=orphan` does.
+    pub fn delete_orphaning(&self, id: &Id) {
+        self.delete_as(id, Some(PropagationPolicy::Orphan));
+    }
+
+    /// Deletes an object after the objects that it owns, as `kubectl delete --cascade=foreground` does.
+    pub fn delete_foreground(&self, id: &Id) {
+        self.delete_as(id, Some(PropagationPolicy::Foreground));
+    }
+
+    fn delete_as(&self, id: &Id, propagation: Option<PropagationPolicy>) {
         self.change(|state| {
             if let Some(old) = state.history.now(id) {
-                deletion::delete(state, id, &old, &deletion::propagation_of(&old), None);
+                let propagation = propagation.unwrap_or_else(|| deletion::propagation_of(&old));
+                deletion::delete(state, id, &old, &propagation, None);
             }
         });
     }

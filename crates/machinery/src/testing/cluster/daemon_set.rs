@@ -11,6 +11,7 @@ pub(super) fn sync(snapshot: &Snapshot, set: &Object, sync: &mut Sync) {
     }
     let hash = hash(set.at("/spec/template"));
     let pods: Vec<_> = snapshot.owned_by(set, PODS).collect();
+    delete_failed(&pods, sync);
     let on = |node: &Object| {
         let name = node.id.name.clone();
         pods.iter().copied().filter(move |pod| pod.text("/spec/nodeName") == name)
@@ -66,6 +67,12 @@ pub(super) fn sync(snapshot: &Snapshot, set: &Object, sync: &mut Sync) {
         status[name] = json!(count);
     }
     sync.status(set, status);
+}
+
+/// Deletes evicted pods, so that others replace them.
+fn delete_failed(pods: &[&Object], sync: &mut Sync) {
+    let has_failed = |pod: &&&Object| pod.text("/status/phase") == "Failed" && !pod.is_deleting();
+    pods.iter().filter(has_failed).for_each(|pod| sync.delete(pod));
 }
 
 /// Deletes pods of an old template, as far as `maxUnavailable` permits. `old`: each pod, and true if it is available.

@@ -268,8 +268,10 @@ fn revision(set: &Object) -> u64 {
         .unwrap_or(0)
 }
 
+/// Returns whether a pod has not ended (oldPodsRunning).
 fn has_pods(snapshot: &Snapshot, set: &Object) -> bool {
-    snapshot.owned_by(set, PODS).next().is_some()
+    let has_ended = |pod: &Object| ["Failed", "Succeeded"].contains(&pod.text("/status/phase"));
+    snapshot.owned_by(set, PODS).any(|pod| !has_ended(pod))
 }
 
 fn resize(set: &Object, size: i64, sync: &mut Sync) {

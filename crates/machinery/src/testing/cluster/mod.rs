@@ -22,7 +22,7 @@
 //!   The status that a test writes is overwritten. A pod in a crash loop is Pending and has no exit code.
 //! - A Job starts pods again at once and counts only pods that still exist. Indexes, deadlines, policies and a missing
 //!   `completions` are not supported, nor are restarts in place (`restartPolicy: OnFailure`). There are no CronJobs.
-//! - Controllers find their objects only by owner reference: nothing is adopted or released.
+//! - An object without a controller is adopted by `matchLabels` only, and nothing is released.
 //! - There are no Events, no quotas (so no `ReplicaFailure`), no defaults, no Endpoints, and no revision on the
 //!   Deployment itself. Pods on a node that does not report are not evicted.
 //! - The writes of these controllers bypass [`Server::admit`], [`Server::intercept`] and faults, and are not included
@@ -36,12 +36,14 @@ mod pod;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
 use super::deletion::{finalizers, mark_or_remove};
 use super::history::Id;
@@ -61,6 +63,10 @@ const JOBS: &str = "/apis/batch/v1/jobs";
 const PODS: &str = "/api/v1/pods";
 const NODES: &str = "/api/v1/nodes";
 const NAMESPACES: &str = "/api/v1/namespaces";
+
+/// The resources that the controllers look at.
+const LOOKED_AT: [&str; 7] =
+    [DEPLOYMENTS, REPLICA_SETS, DAEMON_SETS, JOBS, PODS, NODES, NAMESPACES];
 
 /// State of a pod on a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,6 +94,7 @@ type States = Arc<Mutex<dyn FnMut(&Value) -> PodState + Send>>;
 pub struct Cluster {
     server: Server,
     states: Arc<Mutex<States>>,
+    stopped: Arc<AtomicBool>,
     task: AbortHandle,
 }
 
@@ -123,8 +130,16 @@ impl Cluster {
         }
         let ready: States = Arc::new(Mutex::new(|_: &Value| PodState::Ready));
         let states = Arc::new(Mutex::new(ready));
-        let task = tokio::spawn(run(server.clone(), states.clone())).abort_handle();
-        Cluster { server: server.clone(), states, task }
+        let stopped = Arc::new(AtomicBool::new(false));
+        let running = run(server.clone(), states.clone(), stopped.clone());
+        let task = tokio::spawn(running).abort_handle();
+        Cluster { server: server.clone(), states, stopped, task }
+    }
+
+    /// Sets whether the controllers, the scheduler and the kubelets are stopped, as in an outage.
+    pub fn set_stopped(&self, stopped: bool) {
+        self.stopped.store(stopped, Ordering::Relaxed);
+        self.server.change(|_| {});
     }
 
     /// Sets the function that returns the state of each pod on a node. `state` must not use the server or the cluster.
@@ -134,15 +149,35 @@ impl Cluster {
     }
 }
 
-async fn run(server: Server, states: Arc<Mutex<States>>) {
+async fn run(server: Server, states: Arc<Mutex<States>>, stopped: Arc<AtomicBool>) {
+    let (mut waits, mut version, mut last) = (false, 0, Instant::now());
+    let mut former = None;
     loop {
         tokio::time::sleep(LATENCY).await;
         let mut seen = server.seen();
         let states = states.lock().clone();
-        let mut waits = false;
         server.change_if(|state| {
+            // With a Lease, something else changes all the time.
+            let is_new = former.as_ref().is_none_or(|former| !Arc::ptr_eq(former, &states));
+            let is_due = waits && last.elapsed() >= TICK;
+            if stopped.load(Ordering::Relaxed) {
+                return false;
+            }
+            let has_changed = state.history.has_changed(version, &LOOKED_AT);
+            version = state.history.version;
+            if !is_new && !is_due && !has_changed {
+                return false;
+            }
+            (former, last) = (Some(states.clone()), Instant::now());
             let snapshot = Snapshot::of(state);
             let mut sync = Sync { steps: Vec::new(), waits: false, names: state.names };
+            for (owners, kind, resource) in [
+                (DEPLOYMENTS, "Deployment", REPLICA_SETS),
+                (REPLICA_SETS, "ReplicaSet", PODS),
+                (DAEMON_SETS, "DaemonSet", PODS),
+            ] {
+                adopt(&snapshot, owners, kind, resource, &mut sync);
+            }
             for deployment in snapshot.of_resource(DEPLOYMENTS) {
                 deployment::sync(&snapshot, deployment, &mut sync);
             }
@@ -171,6 +206,31 @@ async fn run(server: Server, states: Arc<Mutex<States>>) {
     }
 }
 
+/// Makes the objects without a controller that match a selector those of its owner (ClaimReplicaSets and ClaimPods).
+fn adopt(snapshot: &Snapshot, owners: &str, kind: &str, resource: &str, sync: &mut Sync) {
+    let is_orphan = |object: &&Object| {
+        let all = object.at("/metadata/ownerReferences").as_array().into_iter().flatten();
+        !object.is_deleting() && !all.into_iter().any(|it| it["controller"] == true)
+    };
+    for orphan in snapshot.of_resource(resource).filter(is_orphan) {
+        let labels = orphan.at("/metadata/labels");
+        let selects = |owner: &&Object| {
+            let wanted = owner.at("/spec/selector/matchLabels").as_object();
+            !owner.is_deleting()
+                && owner.id.namespace == orphan.id.namespace
+                && wanted.is_some_and(|wanted| {
+                    !wanted.is_empty() && wanted.iter().all(|(key, value)| labels[key] == *value)
+                })
+        };
+        if let Some(owner) = snapshot.of_resource(owners).find(selects) {
+            let others = orphan.at("/metadata/ownerReferences").as_array().cloned();
+            let all = [others.unwrap_or_default(), vec![reference(owner, kind)]].concat();
+            let patch = json!({"metadata": {"ownerReferences": all}});
+            sync.steps.push(Step::Patch(orphan.id.clone(), patch));
+        }
+    }
+}
+
 /// Deletes the objects in namespaces that are being deleted, and completes the deletion of empty ones.
 fn end_namespaces(state: &State, snapshot: &Snapshot, sync: &mut Sync) {
     let ending = snapshot.of_resource(NAMESPACES).filter(|namespace| namespace.is_deleting());
@@ -187,6 +247,7 @@ fn end_namespaces(state: &State, snapshot: &Snapshot, sync: &mut Sync) {
             false => {}
         }
         let left = inside.into_iter().filter(|(_, o)| o["metadata"]["deletionTimestamp"].is_null());
+        sync.waits = true;
         sync.steps.extend(left.map(|(id, _)| Step::Delete(id.clone())));
     }
 }
@@ -239,9 +300,8 @@ struct Snapshot {
 impl Snapshot {
     fn of(state: &State) -> Snapshot {
         let mut objects = BTreeMap::<String, Vec<Object>>::new();
-        let looked_at = [DEPLOYMENTS, REPLICA_SETS, DAEMON_SETS, JOBS, PODS, NODES, NAMESPACES];
         for (id, value) in state.history.all() {
-            if looked_at.contains(&id.resource.as_str()) {
+            if LOOKED_AT.contains(&id.resource.as_str()) {
                 let object = Object { id: id.clone(), value: value.clone() };
                 objects.entry(id.resource.clone()).or_default().push(object);
             }

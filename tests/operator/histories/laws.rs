@@ -1,0 +1,328 @@
+//! What must hold in every history, and at its end.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use controller_machinery::testing::{Id, Version};
+use serde_json::{Value, json};
+
+use super::play::{INJECTED, Play};
+use super::steps::{Cascade, SLOTS, Slot};
+use crate::generated::columns::Columns;
+use crate::generated::{canonical, lasting, status};
+use crate::world::{
+    APP, DAEMON_SET, DEPLOYMENT, Kind, MEMCACHED, POD, SERVICE, conditions, has_condition, is_ready,
+};
+
+/// Checks a history that has come to rest.
+pub async fn check(play: &Play) {
+    of_versions(&play.server.versions());
+    assert_eq!(*play.unfenced.lock(), [""; 0], "two processes write");
+    let there: Vec<Slot> =
+        SLOTS.into_iter().filter(|slot| play.server.get(&slot.id()).is_some()).collect();
+    there.iter().for_each(|slot| as_the_spec_says(play, *slot));
+    idle(play).await;
+
+    // A new object with the same spec has the same owned objects and the same status.
+    let before: Vec<_> = there.iter().map(|slot| snapshot(play, *slot)).collect();
+    let specs: Vec<_> =
+        there.iter().map(|slot| play.server.get(&slot.id()).unwrap()["spec"].clone()).collect();
+    end(play).await;
+    for (slot, spec) in there.iter().zip(&specs) {
+        play.set_spec(*slot, spec);
+    }
+    play.until_quiet().await;
+    for (slot, before) in there.iter().zip(before) {
+        let now = snapshot(play, *slot);
+        for (what, value) in &now {
+            assert_eq!(
+                before.get(what),
+                Some(value),
+                "{slot:?}: the {what} differs from that of a new object (right)"
+            );
+        }
+        assert_eq!(before.len(), now.len(), "{slot:?}: {:?}", before.keys());
+    }
+    end(play).await;
+    of_versions(&play.server.versions());
+}
+
+/// Nothing is written for three minutes.
+async fn idle(play: &Play) {
+    let writes = || {
+        let all = play.server.writes().into_iter();
+        all.filter(|write| !write.resource.ends_with("/leases")).collect::<Vec<_>>()
+    };
+    let before = writes().len();
+    tokio::time::sleep(std::time::Duration::from_secs(180)).await;
+    let new: Vec<_> = writes()
+        .split_off(before)
+        .into_iter()
+        .map(|it| format!("{} {}", it.uri, it.body))
+        .collect();
+    assert_eq!(new, [""; 0], "it writes while nothing changes");
+}
+
+/// Deletes every custom resource. Nothing is left but what users have orphaned.
+async fn end(play: &Play) {
+    for slot in SLOTS {
+        play.delete(&slot.id(), Cascade::Background);
+    }
+    // An object without owners stays, as Kubernetes promises it to whoever orphans it.
+    play.until_quiet().await;
+    for slot in SLOTS {
+        assert!(play.server.get(&slot.id()).is_none(), "{slot:?} is left");
+        for kind in slot.children() {
+            if let Some(child) = play.server.get(&slot.child(*kind)) {
+                let owners = &child["metadata"]["ownerReferences"];
+                assert!(
+                    owners.as_array().is_none_or(Vec::is_empty),
+                    "{slot:?}: {} is left: {child}",
+                    kind.name()
+                );
+                play.delete(&slot.child(*kind), Cascade::Background);
+            }
+        }
+    }
+    play.until_quiet().await;
+    let pods = play.server.objects(&SLOTS[0].child(POD).resource).into_iter();
+    let left: Vec<_> =
+        pods.filter(|(_, pod)| pod["metadata"]["labels"]["foreign"].is_null()).collect();
+    assert!(left.is_empty(), "pods are left: {left:?}");
+}
+
+/// The owned objects and the status, without what differs between objects or moments.
+fn snapshot(play: &Play, slot: Slot) -> BTreeMap<&'static str, Value> {
+    let mut all = BTreeMap::new();
+    for kind in slot.children() {
+        let Some(child) = owned(play, slot, *kind) else { continue };
+        let mut spec = child["spec"].clone();
+        without_others(&mut spec);
+        canonical(&mut spec, "");
+        all.insert(kind.name(), json!({"spec": spec, "labels": child["metadata"]["labels"]}));
+    }
+    let object = play.server.get(&slot.id()).unwrap();
+    all.insert("status", lasting(&object["status"]));
+    all
+}
+
+/// Returns an owned object. One that a user has orphaned, and that the spec does not ask for, belongs to the user.
+fn owned(play: &Play, slot: Slot, kind: Kind) -> Option<Arc<Value>> {
+    let child = play.server.get(&slot.child(kind));
+    child.filter(|it| {
+        it["metadata"]["ownerReferences"].as_array().is_some_and(|all| !all.is_empty())
+    })
+}
+
+/// Removes what webhooks and users have added to a workload.
+fn without_others(spec: &mut Value) {
+    let template = &mut spec["template"];
+    if template.is_null() {
+        spec.as_object_mut().unwrap().remove("template");
+        return;
+    }
+    if let Some(annotations) =
+        template["metadata"].get_mut("annotations").and_then(Value::as_object_mut)
+    {
+        annotations.remove("kubectl.kubernetes.io/restartedAt");
+        if annotations.is_empty() {
+            template["metadata"].as_object_mut().unwrap().remove("annotations");
+        }
+    }
+    let pod = template["spec"].as_object_mut().unwrap();
+    pod.remove("serviceAccountName")
+        .filter(|name| name != "admin")
+        .map(|name| pod.insert("serviceAccountName".to_owned(), name));
+    if let Some(containers) = pod.get_mut("containers").and_then(Value::as_array_mut) {
+        containers.retain(|it| it["name"] != INJECTED);
+    }
+}
+
+// === A law of a moment ===
+
+/// After a while without a change, a status tells what the cluster's own counts say.
+pub fn of_status(play: &Play) {
+    for slot in SLOTS {
+        let Some(object) = play.server.get(&slot.id()) else { continue };
+        let kind = slot.children()[0];
+        let is_so = owned(play, slot, kind).is_some_and(|workload| is_complete(kind, &workload));
+        let ready = conditions(&object).find(|it| it["type"] == "Ready").cloned();
+        let ready = ready.unwrap_or_default();
+        assert_eq!(
+            object["status"]["observedGeneration"], object["metadata"]["generation"],
+            "{slot:?}: the status is late: {}",
+            object["status"]
+        );
+        assert!(
+            is_so || ready["status"] != "True",
+            "{slot:?} is Ready, and its pods are not: {} {:?}",
+            object["status"],
+            owned(play, slot, kind)
+        );
+    }
+}
+
+// === Laws of every version ===
+
+fn of_versions(versions: &[Version]) {
+    for version in versions {
+        let Some(object) = &version.object else { continue };
+        if object["metadata"]["labels"]["foreign"] == "yes" {
+            let managers = object["metadata"]["managedFields"].to_string();
+            assert!(!managers.contains("workload-operator"), "it has written to {:?}", version.id);
+        }
+    }
+    for slot in SLOTS {
+        let columns = Columns::of(slot.0);
+        let mut before: Option<Value> = None;
+        for (at, version) in versions.iter().enumerate().filter(|(_, it)| it.id == slot.id()) {
+            let Some(object) = version.object.as_deref() else {
+                before = None;
+                continue;
+            };
+            let mut broken = status::breaches(slot.0, object);
+            broken.extend(columns.breaches(object));
+            if let Some(before) = before.as_ref().filter(|it| is_of_operator(it))
+                && before["status"] != object["status"]
+            {
+                broken.extend(status::breaches_of_write(slot.0, before, object));
+                if is_ready(object) && !is_ready(before) {
+                    broken.extend(is_rolled_out(slot, &versions[..at], object));
+                }
+            }
+            assert_eq!(
+                broken, [""; 0],
+                "{slot:?} at {:?}: {} {}",
+                version.at, object["spec"], object["status"]
+            );
+            before = Some(object.clone());
+        }
+    }
+}
+
+/// Returns whether the operator has written the status, which else is the schema's default.
+fn is_of_operator(object: &Value) -> bool {
+    object["status"]["observedGeneration"] != -1
+}
+
+/// Ready means that the cluster's own counts have said so since the last change of the spec.
+fn is_rolled_out(slot: Slot, versions: &[Version], object: &Value) -> Option<String> {
+    let workload = slot.child(slot.children()[0]);
+    let generation = &object["metadata"]["generation"];
+    let uid = &object["metadata"]["uid"];
+    let is_older = |version: &Version| {
+        version.id == slot.id()
+            && version.object.as_ref().is_none_or(|it| {
+                it["metadata"]["generation"] != *generation || it["metadata"]["uid"] != *uid
+            })
+    };
+    let changed = versions.iter().rposition(is_older).unwrap_or(0);
+    let last = versions[..changed].iter().rev().find(|it| it.id == workload);
+    let since = versions[changed..].iter().filter(|it| it.id == workload);
+    let mut states = last.into_iter().chain(since).filter_map(|it| it.object.as_deref());
+    let is_so = states.any(|it| is_complete(slot.children()[0], it));
+    (!is_so).then(|| {
+        "it is Ready, and its workload has not been complete since the last change".to_owned()
+    })
+}
+
+/// Returns whether a workload is rolled out, as `kubectl rollout status` says.
+fn is_complete(kind: Kind, workload: &Value) -> bool {
+    let status = &workload["status"];
+    let count = |name: &str| status[name].as_i64().unwrap_or(0);
+    let is_observed = status["observedGeneration"] == workload["metadata"]["generation"];
+    if kind == DAEMON_SET {
+        // A few of many nodes may be missing; there are never so many here.
+        let desired = count("desiredNumberScheduled");
+        let is_replaced = workload["spec"]["updateStrategy"]["type"] == "OnDelete";
+        return is_observed
+            && (is_replaced || count("updatedNumberScheduled") >= desired)
+            && count("numberAvailable") >= desired;
+    }
+    let wanted = workload["spec"]["replicas"].as_i64().unwrap_or(1);
+    is_observed && ["updatedReplicas", "availableReplicas"].iter().all(|it| count(it) >= wanted)
+}
+
+// === What a spec means ===
+
+/// The owned objects have what the spec says. It is written for a reader of the documentation, not for the operator.
+fn as_the_spec_says(play: &Play, slot: Slot) {
+    let object = play.server.get(&slot.id()).unwrap();
+    assert!(is_ready(&object), "{slot:?}: {}", object["status"]);
+    assert!(has_condition(&object, "Degraded", "False"), "{slot:?}: {}", object["status"]);
+    let stuck =
+        conditions(&object).find(|it| it["type"] == "Stalled" || it["type"] == "Reconciling");
+    assert_eq!(stuck, None);
+    let spec = &object["spec"];
+    let get = |kind: Kind| owned(play, slot, kind);
+    for kind in slot.children() {
+        if let Some(child) = get(*kind) {
+            assert_eq!(
+                child["metadata"]["ownerReferences"][0]["uid"],
+                object["metadata"]["uid"],
+                "{slot:?} {}",
+                kind.name()
+            );
+        }
+    }
+    let workload = get(slot.children()[0]).expect("a workload");
+    if slot.0 == APP {
+        assert_eq!(workload["spec"]["replicas"], spec["replicas"], "{slot:?}");
+        let ports = spec["ports"].as_array().map_or(0, Vec::len);
+        let service = get(SERVICE);
+        assert_eq!(service.is_some(), ports > 0, "{slot:?}: a Service, {ports} ports");
+        if let Some(service) = service {
+            assert_eq!(service["spec"]["ports"].as_array().unwrap().len(), ports, "{slot:?}");
+        }
+    }
+    let is_own = |container: &&Value| {
+        let names = ["daemon", "memcached", slot.2];
+        names.iter().any(|name| container["name"] == *name)
+    };
+    let pod = &workload["spec"]["template"]["spec"];
+    let container =
+        pod["containers"].as_array().unwrap().iter().find(is_own).expect("its container");
+    if slot.children()[0] == DEPLOYMENT && slot.0 != APP {
+        assert_eq!(workload["spec"]["replicas"], spec["size"], "{slot:?}");
+    }
+    if spec["image"].as_str().is_some_and(|image| !image.is_empty()) {
+        assert_eq!(container["image"], spec["image"], "{slot:?}");
+    }
+    if slot.0 != MEMCACHED {
+        has_the_lists_of(slot, spec, container);
+    }
+    let id: Id = slot.id();
+    assert_eq!(workload["metadata"]["labels"]["app.kubernetes.io/instance"], *id.name, "{slot:?}");
+}
+
+/// Checks the lists of the main container.
+fn has_the_lists_of(slot: Slot, spec: &Value, container: &Value) {
+    // A template wins over the fields of the main container.
+    let template = spec["podTemplate"]["spec"]["containers"].as_array().into_iter().flatten();
+    let template =
+        template.into_iter().find(|it| ["app", "daemon"].iter().any(|name| it["name"] == *name));
+    let fields =
+        [("command", "command"), ("args", "args"), ("envFrom", "envFrom"), ("envs", "env")];
+    for (ours, theirs) in fields {
+        let mut wanted = items(&spec[ours]);
+        let of_template = template.map(|it| items(&it[theirs])).unwrap_or_default();
+        if theirs == "env" {
+            wanted.extend(of_template);
+        } else if !of_template.is_empty() {
+            wanted = of_template;
+        }
+        let mut has = items(&container[theirs]);
+        if theirs == "env" {
+            wanted.sort_unstable();
+            wanted.dedup();
+            has.sort_unstable();
+        }
+        assert_eq!(has, wanted, "{slot:?}: {theirs}");
+    }
+}
+
+/// The items of a list; of one with names, the names.
+fn items(list: &Value) -> Vec<String> {
+    let all = list.as_array().into_iter().flatten();
+    all.map(|it| it["name"].as_str().map_or_else(|| it.to_string(), str::to_owned)).collect()
+}
