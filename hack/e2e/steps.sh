@@ -271,7 +271,7 @@ YAML
 # Each setting of -o that the tests generate, as many together as a Memcached may have.
 show_options() {
   local all group at=0 ip
-  mapfile -t all < <(sed -n '/MEMCACHED_OPTIONS: /,/^];/s/^ *"\(.*\)",$/\1/p' tests/operator/generated/values.rs)
+  mapfile -t all < <(sed -n '/MEMCACHED_OPTIONS: /,/^];/s/^ *"\(.*\)",$/\1/p' tests/operator/histories/values.rs)
   ((${#all[@]} > 30)) || fail "values.rs has ${#all[@]} settings of -o"
   while ((at < ${#all[@]})); do
     group=$(IFS=,; printf '%s' "${all[*]:at:13}")

@@ -101,7 +101,9 @@ pub(crate) fn merge(
 ) -> Box<[Condition]> {
     let foreign = there.iter().filter(|condition| !Type::NAMES.contains(&&*condition.kind));
     let settled = wanted.into_iter().map(|wanted| {
-        let before = there.iter().find(|condition| condition.is(wanted.kind));
+        // The schema's default, of generation -1, has no time.
+        let is_own = |it: &&Condition| it.is(wanted.kind) && it.observed_generation >= 0;
+        let before = there.iter().find(is_own);
         let unchanged = before.filter(|before| before.status == wanted.status);
         Condition {
             kind: InternedStr::new(wanted.kind.as_str()),

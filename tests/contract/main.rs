@@ -21,7 +21,7 @@ mod http;
 mod common_to_all_kinds;
 mod memcached;
 mod real_memcached;
-#[path = "../operator/generated/values.rs"]
+#[path = "../operator/histories/values.rs"]
 #[allow(dead_code)]
 mod values;
 mod generic_daemon;

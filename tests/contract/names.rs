@@ -16,7 +16,7 @@ const NAMES: usize = 60;
 async fn accepted_names_labels_and_images_give_valid_owned_objects() {
     let (world, _operator) = World::with_operator_at("names", "baseline").await;
     let mut rng =
-        Rng::with_seed(std::env::var("GENERATED_SEED").map_or(1, |seed| seed.parse().unwrap()));
+        Rng::with_seed(std::env::var("NAMES_SEED").map_or(1, |seed| seed.parse().unwrap()));
     let (mut accepted, mut refused) = (Vec::new(), 0);
     while accepted.len() < NAMES {
         let (name, image) = (name(&mut rng), image(&mut rng));

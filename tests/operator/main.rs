@@ -8,6 +8,10 @@
 // An unexpected result fails the test.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::needless_pass_by_value)]
 
+/// As in the operator. Histories allocate all the time.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[path = "../contract/world/kind.rs"]
 #[allow(dead_code)]
 mod kind;
@@ -16,7 +20,6 @@ mod world;
 mod samples;
 
 mod edits;
-pub mod generated;
 mod histories;
 mod idle;
 mod children;

@@ -1,7 +1,6 @@
 //! The operator on an API server in memory.
 
 use std::sync::{Arc, LazyLock};
-use std::time::Duration;
 
 use clap::Parser;
 use controller_machinery::testing::{Cluster, Id, PodState, Server, condition};
@@ -128,17 +127,6 @@ impl World {
         };
         let object = self.until(kind, name, is_so).await;
         self::condition(&object, condition).unwrap()["message"].as_str().unwrap().to_owned()
-    }
-
-    /// Waits until nothing has changed for a minute: longer than a diagnosis, a recheck or a rollout pauses.
-    pub async fn quiet(&self) {
-        let (mut version, mut quiet) = (self.server.version(), 0);
-        while quiet < 12 {
-            tokio::time::sleep(Duration::from_secs(5)).await;
-            let now = self.server.version();
-            quiet = if now == version { quiet + 1 } else { 0 };
-            version = now;
-        }
     }
 
     /// Waits for an Event about an object with this reason. Returns it.

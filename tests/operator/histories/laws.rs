@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use controller_machinery::testing::{Id, Version};
+use controller_machinery::testing::{Id, Received, Version};
+use fastrand::Rng;
 use serde_json::{Value, json};
 
+use super::columns::Columns;
+use super::equal::{canonical, lasting, merge_patch};
 use super::play::{INJECTED, Play};
 use super::steps::{Cascade, SLOTS, Slot};
-use crate::generated::columns::Columns;
-use crate::generated::{canonical, lasting, status};
+use super::{events, schema, status};
 use crate::world::{
     APP, DAEMON_SET, DEPLOYMENT, Kind, MEMCACHED, POD, SERVICE, conditions, has_condition, is_ready,
 };
@@ -22,6 +24,9 @@ pub async fn check(play: &Play) {
         SLOTS.into_iter().filter(|slot| play.server.get(&slot.id()).is_some()).collect();
     there.iter().for_each(|slot| as_the_spec_says(play, *slot));
     idle(play).await;
+    for slot in &there {
+        the_same(play, *slot).await;
+    }
 
     // A new object with the same spec has the same owned objects and the same status.
     let before: Vec<_> = there.iter().map(|slot| snapshot(play, *slot)).collect();
@@ -63,6 +68,56 @@ async fn idle(play: &Play) {
     assert_eq!(new, [""; 0], "it writes while nothing changes");
 }
 
+/// Writes a spec in another notation, and a part that is refused. Neither causes a write to an owned object.
+async fn the_same(play: &Play, slot: Slot) {
+    let (mut rng, schema) = (Rng::new(), schema::of_spec(slot.0));
+    let (before, spec) =
+        (snapshot(play, slot), play.server.get(&slot.id()).unwrap()["spec"].clone());
+    let writes = || {
+        let all = play.server.writes().into_iter();
+        let is_of_child =
+            |it: &Received| slot.children().iter().any(|kind| it.resource.ends_with(kind.plural()));
+        all.filter(is_of_child).count()
+    };
+    let count = writes();
+    let other = otherwise(&schema, &spec, &mut rng);
+    play.server
+        .patch(&slot.id(), &json!({ "spec": other }))
+        .unwrap_or_else(|why| panic!("{other}: {why}"));
+    let (bad, why) = schema::bad(&schema, &spec, &mut rng);
+    let patch = json!({"spec": merge_patch(&spec, &bad)});
+    assert!(play.server.patch(&slot.id(), &patch).is_err(), "{why} is accepted: {bad}");
+    play.until_quiet().await;
+    assert_eq!(writes(), count, "{slot:?}: it is the same, and causes a write: {other}");
+    assert_eq!(snapshot(play, slot), before, "{slot:?}: it is the same: {other}");
+}
+
+/// Returns a spec that means the same.
+fn otherwise(schema: &Value, spec: &Value, rng: &mut Rng) -> Value {
+    let mut spec = spec.clone();
+    match rng.u8(..4) {
+        0 => {
+            // The order of variables matters if one refers to another.
+            let refers = spec["envs"].to_string().contains("$(");
+            for name in ["envs", "ports"] {
+                let items = spec.get_mut(name).and_then(Value::as_array_mut);
+                if let Some(items) = items.filter(|_| name == "ports" || !refers) {
+                    items.reverse();
+                }
+            }
+        }
+        1 => spec = schema::defaulted(schema, &spec),
+        2 => {
+            let map = spec.as_object_mut().expect("a spec");
+            for name in schema["properties"].as_object().expect("properties").keys() {
+                map.entry(name.clone()).or_insert(Value::Null);
+            }
+        }
+        _ => spec["colour"] = json!("blue"),
+    }
+    spec
+}
+
 /// Deletes every custom resource. Nothing is left but what users have orphaned.
 async fn end(play: &Play) {
     for slot in SLOTS {
@@ -72,6 +127,9 @@ async fn end(play: &Play) {
     play.until_quiet().await;
     for slot in SLOTS {
         assert!(play.server.get(&slot.id()).is_none(), "{slot:?} is left");
+        for event in play.server.events(&slot.id()) {
+            assert_eq!(events::breaches(&event), [""; 0], "{event:#}");
+        }
         for kind in slot.children() {
             if let Some(child) = play.server.get(&slot.child(*kind)) {
                 let owners = &child["metadata"]["ownerReferences"];

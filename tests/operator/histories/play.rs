@@ -21,6 +21,7 @@ use workload_operator::memcached::Pace;
 use workload_operator::operator::add_controllers;
 use workload_operator::shutdown::Shutdown;
 
+use super::equal;
 use super::laws;
 use super::steps::{Act, Cascade, Pods, Refusal, SLOTS, Slot, Step};
 use crate::world::{CRDS, DAEMON_SET, DEPLOYMENT, IDENTITY, Kind, LEASE, POD};
@@ -65,7 +66,7 @@ enum Order {
 
 impl Play {
     /// Plays the steps, then ends all problems and waits until nothing changes any more. Then `then` runs.
-    pub async fn run(server: Server, seed: u64, steps: &[Step], then: impl AsyncFnOnce(&Play)) {
+    pub async fn run(server: Server, steps: &[Step], then: impl AsyncFnOnce(&Play)) {
         server.set_variation(true);
         for crd in CRDS.iter() {
             server.crd(crd).unwrap();
@@ -73,7 +74,7 @@ impl Play {
         let cluster = Cluster::start(&server, 3);
         let (first, orders) = unbounded_channel();
         let (second, more_orders) = unbounded_channel();
-        let is_elected = seed.is_multiple_of(3);
+        let is_elected = steps.iter().any(|step| matches!(step.act, Act::Elect));
         let process = |name: &str, orders| {
             let (writes, kill_at) = (AtomicU64::new(0), Mutex::new(None));
             Arc::new(Process { name: name.to_owned(), is_elected, writes, kill_at, orders })
@@ -260,7 +261,7 @@ impl Play {
         let id = slot.id();
         match self.server.get(&id) {
             Some(now) => {
-                let patch = json!({"spec": crate::generated::merge_patch(&now["spec"], spec)});
+                let patch = json!({"spec": equal::merge_patch(&now["spec"], spec)});
                 self.server
                     .patch(&id, &patch)
                     .unwrap_or_else(|why| panic!("{spec} is refused: {why}"));

@@ -9,7 +9,7 @@ use fastrand::Rng;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
-use crate::generated::schema;
+use super::schema;
 use crate::world::{
     APP, BUDGET, DAEMON_SET, DEPLOYMENT, EVENT, GENERIC_DAEMON, Kind, LEASE, MEMCACHED, POD,
     SERVICE,
@@ -106,6 +106,8 @@ pub enum Act {
     Rates(f64, f64),
     Compact,
     // The processes.
+    /// From the beginning, two processes elect a leader. Otherwise, there is one process.
+    Elect,
     Kill {
         process: usize,
         down: Duration,
@@ -193,6 +195,9 @@ pub fn plan(rng: &mut Rng) -> Vec<Step> {
         .map(|slot| (slot, schema::valid(&schema::of_spec(slot.0), "spec", rng)))
         .collect();
     let mut steps = Vec::new();
+    if rng.u8(..4) == 0 {
+        steps.push(Step { pause: Duration::ZERO, act: Act::Elect });
+    }
     for (slot, spec) in &slots {
         steps.push(Step { pause: pause(rng), act: Act::Spec(*slot, Json(spec.clone())) });
     }

@@ -93,10 +93,12 @@ mod deletion;
 mod user;
 mod watch;
 mod cluster;
+mod histories;
 mod seeds;
 
 pub use cluster::{Cluster, LATENCY, PodState};
 pub use fault::Fault;
+pub use histories::{histories, timeline};
 pub use history::{Id, Version};
 pub use request::{Received, status as refusal};
 pub use seeds::seeds;

@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use tokio::runtime::Builder;
 
 use super::fault::{Faults, InjectedFault};
+use super::histories;
 use super::server::Server;
 
 /// Shares of requests and of events in watches that a fault strikes.
@@ -95,25 +96,7 @@ fn shortened(
         let (_, outcome) = run(seed, world, |faults| faults.planned = plan.to_vec());
         outcome.is_err()
     };
-    if !fails(&injected) {
-        return None;
-    }
-    let (mut size, mut runs, mut plan) = (injected.len(), 0, injected);
-    while size > 0 {
-        let mut at = 0;
-        while at < plan.len() && runs < RUNS {
-            let mut fewer = plan.clone();
-            fewer.drain(at..plan.len().min(at + size));
-            runs += 1;
-            if fails(&fewer) {
-                plan = fewer;
-            } else {
-                at += size;
-            }
-        }
-        size /= 2;
-    }
-    Some(plan)
+    fails(&injected).then(|| histories::shortened(injected, RUNS, fails))
 }
 
 #[expect(clippy::print_stderr, reason = "it is read in the output of a test that failed")]

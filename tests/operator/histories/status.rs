@@ -52,7 +52,7 @@ pub fn breaches(kind: Kind, object: &Value) -> Vec<String> {
     broken(laws)
 }
 
-fn of_condition(condition: &Value, root: Option<i64>) -> [Law; 6] {
+fn of_condition(condition: &Value, root: Option<i64>) -> [Law; 7] {
     let text = |field: &str| condition[field].as_str().unwrap_or_default();
     let letters = |word: &str| word.chars().all(|c| c.is_ascii_alphanumeric());
     let is_word = |word: &str| letters(word) && word.starts_with(|c: char| c.is_ascii_uppercase());
@@ -66,6 +66,7 @@ fn of_condition(condition: &Value, root: Option<i64>) -> [Law; 6] {
         (TYPES.contains(&text("type")), "A2: a type that nobody knows"),
         (["True", "False", "Unknown"].contains(&text("status")), "A1: a status of a condition"),
         (text("lastTransitionTime").ends_with('Z'), "A1: a time"),
+        (root == Some(-1) || text("lastTransitionTime") > "1971", "A1: no time"),
     ]
 }
 
