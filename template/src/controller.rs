@@ -95,7 +95,7 @@ async fn reconcile(
 mod tests {
     use std::time::Duration;
 
-    use controller_machinery::testing::{Cluster, Id, Server, condition, seeds};
+    use controller_machinery::testing::{Cluster, Id, Server, Trial, condition};
 
     use super::*;
 
@@ -135,17 +135,10 @@ mod tests {
     }
 
     #[test]
-    fn after_any_faults_a_widget_reaches_its_desired_state() {
-        seeds(100, async |server| {
-            let (object, deployment) = object_on(&server);
-            let test = async {
-                tokio::time::sleep(Duration::from_secs(60)).await;
-                server.patch(&object, &json!({"spec": {"replicas": 2}})).unwrap();
-                server.clear_faults();
-                server.until(&deployment, |it| it["spec"]["replicas"] == 2).await;
-                server.settled(Duration::from_secs(60)).await;
-            };
-            server.run(manager(), test).await;
-        });
+    fn any_history_of_a_widget_ends_in_its_desired_state() {
+        let object = Id::new("/apis/example.com/v1alpha1/widgets", "ns", "a");
+        let one = json!({"image": "nginx:1.27"});
+        let other = json!({"image": "nginx:1.28", "replicas": 3});
+        Trial::new(object, [one, other], manager).crd(definition()).run(100);
     }
 }

@@ -95,6 +95,7 @@ mod watch;
 mod cluster;
 mod histories;
 mod seeds;
+mod trial;
 
 pub use cluster::{Cluster, LATENCY, PodState};
 pub use fault::Fault;
@@ -103,6 +104,7 @@ pub use history::{Id, Version};
 pub use request::{Received, status as refusal};
 pub use seeds::seeds;
 pub use server::Server;
+pub use trial::Trial;
 
 /// Returns the condition of this type in an object's status.
 pub fn condition<'a>(object: &'a serde_json::Value, kind: &str) -> Option<&'a serde_json::Value> {

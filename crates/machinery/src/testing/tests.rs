@@ -1,4 +1,5 @@
 mod seeds;
+mod trial;
 
 use bytes::Bytes;
 use http::Request;
