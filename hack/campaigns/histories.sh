@@ -19,10 +19,11 @@ source hack/lib/say.sh
 
 histories() { cargo test --quiet --locked --profile campaign --test operator "$@"; }
 
-# noticed NAME: in a copy of the sources with the fault, 1,000 histories fail.
+# noticed NAME: in a copy of the sources with the fault, or with `none`, 1,000 histories fail.
 noticed() {
   git worktree add --quiet --detach "$WORK" HEAD
-  git -C "$WORK" apply "$PWD/hack/campaigns/faults/$1.patch" || die 1 "hack/campaigns/faults/$1.patch does not apply"
+  [[ $1 == none ]] || git -C "$WORK" apply "$PWD/hack/campaigns/faults/$1.patch" ||
+    die 1 "hack/campaigns/faults/$1.patch does not apply"
   local status=0
   (cd "$WORK" && histories --no-run) || die 1 "with the fault $1, it does not build"
   (cd "$WORK" && HISTORY_SEED=1 HISTORIES=1000 HISTORY_FAILURES=1 histories histories -- --nocapture) >"$LOG" 2>&1 || status=$?
@@ -39,11 +40,12 @@ case ${1:-} in
     export CARGO_TARGET_DIR
     WORK=$(mktemp -d)/source LOG=$CARGO_TARGET_DIR/fault.log
     trap 'git worktree remove --force "$WORK" 2>/dev/null || true' EXIT
+    ! noticed none || die 101 "histories fail without a fault: $LOG"
     missed=0
     for patch in hack/campaigns/faults/${2:-*}.patch; do noticed "$(basename "$patch" .patch)" || missed=1; done
     exit "$missed"
     ;;
 esac
-export HISTORIES=${1:-1000000} HISTORY_SEED=${2:-$(date --utc +%Y%m%d000)} HISTORY_FAILURES=${HISTORY_FAILURES:-3}
+export HISTORIES=${1:-1000000} HISTORY_SEED=${2:-$(date --utc +%Y%m%d0000000)} HISTORY_FAILURES=${HISTORY_FAILURES:-3}
 say "histories $HISTORY_SEED to $((HISTORY_SEED + HISTORIES - 1))"
 histories histories -- --nocapture

@@ -24,4 +24,5 @@ for arch in amd64 arm64; do
   install --mode=644 LICENSE dist/release/THIRD-PARTY-NOTICES.txt "dist/build/image/$arch"
 done
 awk -v section="## [$version]" 'index($0, "## [") == 1 { on = index($0, section) == 1; next } on' CHANGELOG.md >dist/NOTES.md
+[[ -s dist/NOTES.md ]] || { echo "join.sh: CHANGELOG.md has no section [$version]" >&2 && exit 1; }
 { grep '^[A-Z]' release.env && echo "VERSION=$version" && git log -1 --format=CREATED=%cI; } >>"${GITHUB_ENV:-/dev/stdout}"

@@ -43,7 +43,7 @@ pub fn canonical(value: &mut Value, name: &str) {
     }
 }
 
-fn amount_of(quantity: &Value) -> f64 {
+pub fn amount_of(quantity: &Value) -> f64 {
     let text = quantity.as_str().map_or_else(|| quantity.to_string(), str::to_owned);
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let units = [("", 0), ("m", -3), ("k", 3), ("M", 6), ("G", 9)];

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use controller_machinery::testing::{Id, Received, Version};
 use fastrand::Rng;
 use serde_json::{Value, json};
 
 use super::columns::Columns;
-use super::equal::{canonical, lasting, merge_patch};
+use super::equal::{self, canonical, lasting, merge_patch};
 use super::play::{INJECTED, Play};
 use super::steps::{Cascade, SLOTS, Slot};
 use super::{events, schema, status};
@@ -59,7 +60,7 @@ async fn idle(play: &Play) {
         all.filter(|write| !write.resource.ends_with("/leases")).collect::<Vec<_>>()
     };
     let before = writes().len();
-    tokio::time::sleep(std::time::Duration::from_secs(180)).await;
+    tokio::time::sleep(Duration::from_secs(180)).await;
     let new: Vec<_> = writes()
         .split_off(before)
         .into_iter()
@@ -95,6 +96,9 @@ async fn the_same(play: &Play, slot: Slot) {
 /// Returns a spec that means the same.
 fn otherwise(schema: &Value, spec: &Value, rng: &mut Rng) -> Value {
     let mut spec = spec.clone();
+    if rewrite_amounts(&mut spec, "") > 0 && rng.u8(..4) > 0 {
+        return spec;
+    }
     match rng.u8(..4) {
         0 => {
             // The order of variables matters if one refers to another.
@@ -118,6 +122,28 @@ fn otherwise(schema: &Value, spec: &Value, rng: &mut Rng) -> Value {
     spec
 }
 
+/// Writes amounts of CPU and memory in another way. Returns their number.
+fn rewrite_amounts(value: &mut Value, name: &str) -> usize {
+    match value {
+        Value::Array(items) => items.iter_mut().map(|item| rewrite_amounts(item, "")).sum(),
+        Value::Object(map) if name == "limits" || name == "requests" => {
+            for (resource, amount) in map.iter_mut() {
+                let units = equal::amount_of(amount);
+                match resource.as_str() {
+                    "cpu" => *amount = json!(format!("{}m", units * 1000.0)),
+                    "memory" => *amount = json!(format!("{units}")),
+                    _ => {}
+                }
+            }
+            map.len()
+        }
+        Value::Object(map) => {
+            map.iter_mut().map(|(name, value)| rewrite_amounts(value, name)).sum()
+        }
+        _ => 0,
+    }
+}
+
 /// Deletes every custom resource. Nothing is left but what users have orphaned.
 async fn end(play: &Play) {
     for slot in SLOTS {
@@ -133,6 +159,17 @@ async fn end(play: &Play) {
         for kind in slot.children() {
             if let Some(child) = play.server.get(&slot.child(*kind)) {
                 let owners = &child["metadata"]["ownerReferences"];
+                let had_one = play.server.versions().into_iter().any(|it| {
+                    let object = it.object.unwrap_or_default();
+                    object["metadata"]["uid"] == child["metadata"]["uid"]
+                        && object["metadata"]["ownerReferences"].is_array()
+                });
+                let is_foreign = child["metadata"]["labels"]["foreign"] == "yes";
+                assert!(
+                    had_one || is_foreign,
+                    "{slot:?}: it has created {} without an owner",
+                    kind.name()
+                );
                 assert!(
                     owners.as_array().is_none_or(Vec::is_empty),
                     "{slot:?}: {} is left: {child}",
@@ -147,6 +184,14 @@ async fn end(play: &Play) {
     let left: Vec<_> =
         pods.filter(|(_, pod)| pod["metadata"]["labels"]["foreign"].is_null()).collect();
     assert!(left.is_empty(), "pods are left: {left:?}");
+    let mut now = BTreeMap::new();
+    for version in play.server.versions() {
+        now.insert(version.id, version.object.is_some());
+    }
+    let kinds = ["/nodes", "/events", "/leases", "/pods", "/replicasets"];
+    let stays = |id: &Id| kinds.iter().any(|kind| id.resource.ends_with(kind));
+    let left: Vec<_> = now.iter().filter(|(id, is_there)| **is_there && !stays(id)).collect();
+    assert!(left.is_empty(), "these are left: {left:?}");
 }
 
 /// The owned objects and the status, without what differs between objects or moments.
@@ -202,6 +247,10 @@ fn without_others(spec: &mut Value) {
 pub fn of_status(play: &Play) {
     for slot in SLOTS {
         let Some(object) = play.server.get(&slot.id()) else { continue };
+        // What is being deleted shows that by its deletionTimestamp.
+        if object["metadata"]["deletionTimestamp"].is_string() {
+            continue;
+        }
         let kind = slot.children()[0];
         let is_so = owned(play, slot, kind).is_some_and(|workload| is_complete(kind, &workload));
         let ready = conditions(&object).find(|it| it["type"] == "Ready").cloned();
@@ -244,8 +293,9 @@ fn of_versions(versions: &[Version]) {
                 && before["status"] != object["status"]
             {
                 broken.extend(status::breaches_of_write(slot.0, before, object));
-                if is_ready(object) && !is_ready(before) {
-                    broken.extend(is_rolled_out(slot, &versions[..at], object));
+                let told = |it: &Value| it["status"]["observedGeneration"].clone();
+                if is_ready(object) && (!is_ready(before) || told(before) != told(object)) {
+                    broken.extend(is_rolled_out(slot, versions, at));
                 }
             }
             assert_eq!(
@@ -264,8 +314,9 @@ fn is_of_operator(object: &Value) -> bool {
 }
 
 /// Ready means that the cluster's own counts have said so since the last change of the spec.
-fn is_rolled_out(slot: Slot, versions: &[Version], object: &Value) -> Option<String> {
+fn is_rolled_out(slot: Slot, versions: &[Version], at: usize) -> Option<String> {
     let workload = slot.child(slot.children()[0]);
+    let object = versions[at].object.as_deref()?;
     let generation = &object["metadata"]["generation"];
     let uid = &object["metadata"]["uid"];
     let is_older = |version: &Version| {
@@ -274,9 +325,23 @@ fn is_rolled_out(slot: Slot, versions: &[Version], object: &Value) -> Option<Str
                 it["metadata"]["generation"] != *generation || it["metadata"]["uid"] != *uid
             })
     };
-    let changed = versions.iter().rposition(is_older).unwrap_or(0);
-    let last = versions[..changed].iter().rev().find(|it| it.id == workload);
-    let since = versions[changed..].iter().filter(|it| it.id == workload);
+    let changed = versions[..at].iter().rposition(is_older).unwrap_or(0);
+    let record = |it: &Version| {
+        let object = it.object.as_deref()?;
+        Some(object["metadata"]["annotations"]["workload-operator.example.com/applied"].clone())
+    };
+    // The state before the change counts, unless the operator has changed the workload only after it was Ready.
+    let last = versions[..changed].iter().rev().find(|it| it.id == workload).filter(|last| {
+        let soon = versions[at].at + Duration::from_secs(1);
+        let is_next = |it: &Version| {
+            it.id == slot.id()
+                && it.object.as_ref().is_none_or(|it| it["metadata"]["generation"] != *generation)
+        };
+        let then = versions[at..].iter().take_while(|it| it.at < soon && !is_next(it));
+        then.filter(|it| it.id == workload && it.object.is_some())
+            .all(|it| record(it) == record(last))
+    });
+    let since = versions[changed..at].iter().filter(|it| it.id == workload);
     let mut states = last.into_iter().chain(since).filter_map(|it| it.object.as_deref());
     let is_so = states.any(|it| is_complete(slot.children()[0], it));
     (!is_so).then(|| {

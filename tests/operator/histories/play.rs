@@ -137,7 +137,11 @@ impl Play {
                     Order::Kill(down) => down,
                     Order::Stop(down) => {
                         shutdown.request();
-                        running.as_mut().await.unwrap();
+                        tokio::select! {
+                            biased;
+                            _ = orders.recv() => {}
+                            ended = running.as_mut() => ended.unwrap(),
+                        }
                         down
                     }
                 },
@@ -199,7 +203,10 @@ impl Play {
                 let none = json!({"metadata": {"ownerReferences": null}});
                 self.patch(&slot.child(*kind), none);
             }
-            Act::Occupy(slot, kind) => drop(self.server.create(&slot.child(*kind), foreign(*kind))),
+            Act::Occupy(slot, kind) => {
+                self.server.remove(&slot.child(*kind));
+                drop(self.server.create(&slot.child(*kind), foreign(*kind)));
+            }
             Act::Refuse(kind, refusal) => self.refuse(*kind, *refusal),
             Act::Mutate(on) => self.mutate(*on),
             Act::Fault { verb, kind, number, fault } => {

@@ -77,7 +77,7 @@ pub enum Act {
     DeleteChild(Slot, Kind, Cascade),
     /// Removes the owner references of an owned object, as a restore of a backup does.
     Disown(Slot, Kind),
-    /// Creates an object of somebody else with the name of an owned object.
+    /// Replaces an owned object by one of somebody else.
     Occupy(Slot, Kind),
     // The cluster.
     Label(u8, &'static str, Option<&'static str>),
@@ -182,7 +182,7 @@ pub enum Refusal {
 }
 
 /// Returns the steps of a seed. Which kinds of step occur differs between seeds, so that some histories have many of one
-/// kind.
+/// kind. In some, two Memcacheds take turns with a new image of the administrator.
 pub fn plan(rng: &mut Rng) -> Vec<Step> {
     let mut kinds: Vec<u8> = (0..KINDS).collect();
     rng.shuffle(&mut kinds);
@@ -194,8 +194,14 @@ pub fn plan(rng: &mut Rng) -> Vec<Step> {
         .into_iter()
         .map(|slot| (slot, schema::valid(&schema::of_spec(slot.0), "spec", rng)))
         .collect();
+    let shares_an_image = rng.u8(..8) == 0;
+    if shares_an_image {
+        let spec = json!({"size": rng.u8(1..4)});
+        slots = vec![(SLOTS[0], spec.clone()), (SLOTS[1], spec)];
+    }
     let mut steps = Vec::new();
-    if rng.u8(..4) == 0 {
+    let is_elected = rng.u8(..4) == 0;
+    if is_elected {
         steps.push(Step { pause: Duration::ZERO, act: Act::Elect });
     }
     for (slot, spec) in &slots {
@@ -207,8 +213,19 @@ pub fn plan(rng: &mut Rng) -> Vec<Step> {
             0 => 0,
             _ => *rng.choice(&kinds).unwrap(),
         };
-        let act = act(kind, &mut slots[at], rng);
+        let mut act = act(kind, &mut slots[at], rng);
+        if let Act::Kill { process, .. } | Act::Stop { process, .. } | Act::KillAt { process, .. } =
+            &mut act
+            && !is_elected
+        {
+            *process = 0;
+        }
         steps.push(Step { pause: pause(rng), act });
+    }
+    if shares_an_image {
+        let at = rng.usize(2..=steps.len());
+        let image = Act::Image(rng.u8(2..4));
+        steps.insert(at, Step { pause: Duration::from_secs(rng.u64(60..120)), act: image });
     }
     steps
 }

@@ -95,7 +95,7 @@ const SECOND_LOOK: Duration = Duration::from_millis(500);
 pub(super) struct Failing {
     rows: HashMap<ObjectKey, FailureStreak, KeyHasher>,
     /// Keys in `rows`, by the names that they wait for.
-    waiting: HashMap<Name, HashSet<ObjectKey>>,
+    waiting: HashMap<Name, HashSet<ObjectKey, KeyHasher>>,
     /// Time at which a name last became free.
     freed_at: Option<Instant>,
 }

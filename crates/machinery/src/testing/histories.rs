@@ -5,6 +5,7 @@ use std::fmt::{Debug, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use fastrand::Rng;
 use jiff::Timestamp;
@@ -18,16 +19,19 @@ use super::server::Server;
 /// Maximum number of runs to find a shorter history.
 const RUNS: usize = 400;
 
+/// Time limit of a history, in tokio's time: a month.
+const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
+
 /// The name of the threads that play histories.
 const THREAD: &str = "history";
 
-/// Plays `count` random histories, and a fifth as many whose seeds follow from the day's date, on all cores. `plan` returns the steps
-/// of a seed; `play` carries them out on a server with paused time, and panics if something is wrong.
+/// Plays `count` random histories, and a fifth as many whose seeds follow from the day's date, on all cores. `plan`
+/// returns the steps of a seed; `play` carries them out on a server with paused time, and panics if something is wrong.
 ///
 /// A history that fails is shortened: steps are removed as long as it still fails. Its seed, these steps and the message
 /// of the panic are printed. So a step names all that it needs, and one that no longer makes sense does nothing.
 ///
-/// Environment variables: `HISTORY_SEED` is the first seed, of `HISTORIES` consecutive ones (default 1). With
+/// Environment variables: `HISTORY_SEED` is the first seed (default 1), of `HISTORIES` consecutive ones (default 1). With
 /// `HISTORY_TIMELINE`, each version of every object is printed for a history that fails. `HISTORY_FAILURES` is the
 /// number of failures after which the rest is left out (default 1).
 ///
@@ -64,16 +68,20 @@ const THREAD: &str = "history";
 /// # Panics
 ///
 /// If a history fails.
+#[expect(clippy::panic, reason = "as an assertion, it fails the test")]
 pub fn histories<S: Clone + Debug>(
     count: u64,
     plan: impl Fn(&mut Rng) -> Vec<S> + Sync,
     play: impl AsyncFn(Server, &[S]) + Sync,
 ) {
     silence();
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let seeds = match number("HISTORY_SEED") {
-        Some(first) => vec![(first, number("HISTORIES").unwrap_or(1))],
-        None => vec![(1, count), (of_the_day(), count / 5)],
+    let number = |name: &str| {
+        let text = std::env::var(name).ok()?;
+        Some(text.parse::<u64>().unwrap_or_else(|_| panic!("{name}={text} is no number")))
+    };
+    let seeds = match (number("HISTORY_SEED"), number("HISTORIES")) {
+        (None, None) => vec![(1, count), (of_the_day(), count / 5)],
+        (first, count) => vec![(first.unwrap_or(1), count.unwrap_or(1))],
     };
     let allowed = number("HISTORY_FAILURES").unwrap_or(1).max(1);
     let seeds: Vec<u64> =
@@ -131,7 +139,11 @@ fn run<S>(
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = runtime.expect("a runtime without I/O needs nothing");
     let server = runtime.block_on(async { Server::new(seed) });
-    let played = AssertUnwindSafe(|| runtime.block_on(play(server.clone(), steps)));
+    let playing = async {
+        let played = tokio::time::timeout(LONGEST, play(server.clone(), steps)).await;
+        assert!(played.is_ok(), "the history is not over after {LONGEST:?} of tokio's time");
+    };
+    let played = AssertUnwindSafe(|| runtime.block_on(playing));
     let outcome = catch_unwind(played).map_err(|panic| message_of(&*panic));
     (server, outcome)
 }
@@ -155,12 +167,16 @@ fn report<S: Clone + Debug>(
             true
         }
     });
-    eprintln!("HISTORY_SEED={seed} repeats a history that fails. These steps suffice:");
-    steps.iter().for_each(|step| eprintln!("- {step:?}"));
-    if std::env::var_os("HISTORY_TIMELINE").is_some() {
-        eprintln!("{}", timeline(&run(seed, &steps, play).0.versions()));
+    // One text, because several threads can print.
+    let mut text =
+        format!("HISTORY_SEED={seed} repeats a history that fails. These steps suffice:\n");
+    for step in &steps {
+        let _ = writeln!(text, "- {step:?}");
     }
-    eprintln!("{why}\n");
+    if std::env::var_os("HISTORY_TIMELINE").is_some() {
+        text += &timeline(&run(seed, &steps, play).0.versions());
+    }
+    eprintln!("{text}{why}\n");
 }
 
 /// Removes items as long as the rest still fails, first many at a time.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::history::Id;
+use super::request::Received;
 use super::server::Server;
 use crate::manager::Manager;
 use crate::shutdown::Shutdown;
@@ -56,11 +57,12 @@ impl Server {
     }
 
     /// Completes when no request has arrived for this time, so that no retry is due within it. Ignores watches, which
-    /// are renewed every few minutes.
+    /// are renewed every few minutes, and Leases, which their holder renews all the time.
     pub async fn settled(&self, quiet: Duration) {
         let count = || {
             let state = self.lock();
-            state.requests.iter().filter(|request| request.verb != "watch").count()
+            let counts = |it: &&Received| it.verb != "watch" && !it.resource.ends_with("/leases");
+            state.requests.iter().filter(counts).count()
         };
         loop {
             let before = count();

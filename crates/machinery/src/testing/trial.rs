@@ -1,6 +1,6 @@
 //! Random histories of one kind of object, for a controller that nobody has to describe.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
@@ -22,9 +22,6 @@ const QUIET: Duration = Duration::from_secs(300);
 /// Longest time, in tokio's time, from the last problem until there are no requests any more.
 const LONGEST: Duration = Duration::from_secs(7_200);
 
-/// Resources that are left after the deletion of the object.
-const STAYS: [&str; 3] = ["/nodes", "/events", "/leases"];
-
 /// Shares of requests and of events in watches that a fault strikes.
 const RATES: (f64, f64) = (0.1, 0.05);
 
@@ -36,8 +33,9 @@ const RATES: (f64, f64) = (0.1, 0.05);
 ///
 /// Laws, after the last problem has ended
 /// - The requests end, within two hours of tokio's time, and nothing is written any more.
-/// - Another object with the same spec has the same owned objects, and the same conditions.
-/// - After the deletion, no owned object is left.
+/// - Another object with the same spec has the same owned objects, and conditions with the same status and reason.
+///   Labels and annotations of owned objects are not compared. Their names must not depend on the history.
+/// - After the deletion, no object that it has ever owned is left, nor what belongs to such objects.
 ///
 /// ```
 /// use controller_machinery::testing::{Id, Trial};
@@ -215,15 +213,7 @@ impl Trial {
     #[expect(clippy::panic, reason = "as an assertion, it fails the test")]
     fn set_spec(&self, server: &Server, spec: &Value) {
         let written = match server.get(&self.id) {
-            Some(now) => {
-                let mut patch = spec.clone();
-                for name in now["spec"].as_object().into_iter().flat_map(|old| old.keys()) {
-                    if spec.get(name).is_none() {
-                        patch[name] = Value::Null;
-                    }
-                }
-                server.patch(&self.id, &json!({ "spec": patch }))
-            }
+            Some(now) => server.patch(&self.id, &json!({"spec": merge_patch(&now["spec"], spec)})),
             None => server.create(&self.id, json!({ "spec": spec })),
         };
         written.map(drop).unwrap_or_else(|why| panic!("the spec {spec} is refused: {why}"));
@@ -274,9 +264,13 @@ impl Trial {
             "the deleted object is left: {:?}",
             server.get(&self.id)
         );
-        let left: Vec<_> = server.lock().history.all().map(|(id, _)| id.clone()).collect();
-        let stays = |id: &Id| STAYS.iter().any(|kind| id.resource.ends_with(kind));
-        let left: Vec<_> = left.into_iter().filter(|id| !stays(id)).collect();
+        let mut ever = BTreeSet::new();
+        for version in server.versions() {
+            if version.object.is_some_and(|it| it["metadata"]["ownerReferences"].is_array()) {
+                ever.insert(version.id);
+            }
+        }
+        let left: Vec<_> = ever.into_iter().filter(|id| server.get(id).is_some()).collect();
         assert!(left.is_empty(), "after the deletion of the object, these are left: {left:?}");
     }
 
@@ -308,6 +302,20 @@ impl Trial {
     }
 }
 
+/// Returns the JSON merge patch that makes `new` of `old`.
+fn merge_patch(old: &Value, new: &Value) -> Value {
+    let (Some(before), Some(after)) = (old.as_object(), new.as_object()) else {
+        return new.clone();
+    };
+    let removed = before.keys().filter(|name| !after.contains_key(*name));
+    let removed = removed.map(|name| (name.clone(), Value::Null));
+    let kept = after.iter().map(|(name, value)| {
+        let old = before.get(name);
+        (name.clone(), old.map_or_else(|| value.clone(), |old| merge_patch(old, value)))
+    });
+    removed.chain(kept).collect()
+}
+
 /// Returns an object without metadata and status, which differ between objects and moments.
 fn content(object: &Value) -> Value {
     let fields = object.as_object().into_iter().flatten();
@@ -330,10 +338,13 @@ fn without_empty(value: &mut Value) {
     }
 }
 
-/// Returns what the conditions say.
-fn conditions(object: &Value) -> Vec<[Value; 3]> {
+/// Returns what the conditions say, by type.
+fn conditions(object: &Value) -> Vec<[String; 3]> {
     let all = object["status"]["conditions"].as_array().into_iter().flatten();
-    all.map(|it| ["type", "status", "reason"].map(|field| it[field].clone())).collect()
+    let mut all: Vec<_> =
+        all.map(|it| ["type", "status", "reason"].map(|field| it[field].to_string())).collect();
+    all.sort_unstable();
+    all
 }
 
 /// Returns an item by a number that may be too large.
@@ -342,7 +353,19 @@ fn picked<T>(all: &[T], number: usize) -> Option<&T> {
 }
 
 /// Fields that are keys of lists. With another key, an item is an addition of another client, and stays.
-const KEYS: [&str; 7] = ["name", "port", "containerPort", "protocol", "mountPath", "key", "type"];
+const KEYS: [&str; 11] = [
+    "name",
+    "port",
+    "containerPort",
+    "protocol",
+    "mountPath",
+    "key",
+    "type",
+    "topologyKey",
+    "whenUnsatisfiable",
+    "ip",
+    "devicePath",
+];
 
 /// Returns the paths of all values that are no objects or lists. Selectors are left out: real API servers do not let
 /// most of them change.

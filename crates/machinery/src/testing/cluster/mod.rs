@@ -136,13 +136,15 @@ impl Cluster {
         Cluster { server: server.clone(), states, stopped, task }
     }
 
-    /// Sets whether the controllers, the scheduler and the kubelets are stopped, as in an outage.
+    /// Sets whether the controllers, the scheduler and the kubelets are stopped, as in an outage. The garbage collector goes
+    /// on.
     pub fn set_stopped(&self, stopped: bool) {
         self.stopped.store(stopped, Ordering::Relaxed);
         self.server.change(|_| {});
     }
 
-    /// Sets the function that returns the state of each pod on a node. `state` must not use the server or the cluster.
+    /// Sets the function that returns the state of each pod on a node. `state` must not use the server or the cluster. It
+    /// is called when an object that the controllers look at has changed; if its answers change otherwise, set it again.
     pub fn pods_are(&self, state: impl FnMut(&Value) -> PodState + Send + 'static) {
         *self.states.lock() = Arc::new(Mutex::new(state));
         self.server.change(|_| {});
@@ -177,6 +179,11 @@ async fn run(server: Server, states: Arc<Mutex<States>>, stopped: Arc<AtomicBool
                 (DAEMON_SETS, "DaemonSet", PODS),
             ] {
                 adopt(&snapshot, owners, kind, resource, &mut sync);
+            }
+            // The owners count what they have adopted.
+            if !sync.steps.is_empty() {
+                sync.steps.into_iter().for_each(|step| state.take(step));
+                return true;
             }
             for deployment in snapshot.of_resource(DEPLOYMENTS) {
                 deployment::sync(&snapshot, deployment, &mut sync);
