@@ -327,8 +327,15 @@ fn is_rolled_out(slot: Slot, versions: &[Version], at: usize) -> Option<String> 
     };
     let changed = versions[..at].iter().rposition(is_older).unwrap_or(0);
     let record = |it: &Version| {
-        let object = it.object.as_deref()?;
-        Some(object["metadata"]["annotations"]["workload-operator.example.com/applied"].clone())
+        let meta = &it.object.as_deref()?["metadata"];
+        Some(
+            [&meta["uid"], &meta["annotations"]["workload-operator.example.com/applied"]]
+                .map(Value::clone),
+        )
+    };
+    let is_same = |it: &Version, last: &Version| match (record(it), record(last)) {
+        (Some([uid, applied]), Some([former, then])) => uid != former || applied == then,
+        _ => true,
     };
     // The state before the change counts, unless the operator has changed the workload only after it was Ready.
     let last = versions[..changed].iter().rev().find(|it| it.id == workload).filter(|last| {
@@ -338,8 +345,7 @@ fn is_rolled_out(slot: Slot, versions: &[Version], at: usize) -> Option<String> 
                 && it.object.as_ref().is_none_or(|it| it["metadata"]["generation"] != *generation)
         };
         let then = versions[at..].iter().take_while(|it| it.at < soon && !is_next(it));
-        then.filter(|it| it.id == workload && it.object.is_some())
-            .all(|it| record(it) == record(last))
+        then.filter(|it| it.id == workload).all(|it| is_same(it, last))
     });
     let since = versions[changed..at].iter().filter(|it| it.id == workload);
     let mut states = last.into_iter().chain(since).filter_map(|it| it.object.as_deref());

@@ -354,7 +354,12 @@ fn real(kind: Kind, rng: &mut Rng) -> Value {
         let is_picky = |object: &Value| {
             let pod = &object["spec"]["podTemplate"]["spec"];
             let affinity = pod["affinity"].to_string();
-            pod["nodeSelector"].is_object() || affinity.contains("nodeAffinity")
+            // A probe's port by name needs the template, which a later edit may remove.
+            let probes = ["readinessProbe", "livenessProbe", "startupProbe"];
+            let is_named = |probe: &str| object["spec"][probe].to_string().contains("\"port\":\"");
+            pod["nodeSelector"].is_object()
+                || affinity.contains("nodeAffinity")
+                || probes.into_iter().any(is_named)
         };
         texts.map(first).filter(|object| !is_picky(object)).collect()
     });
