@@ -136,7 +136,9 @@ start_all() {
   export KUBECONFIG
   KUBECTL=$(hack/controlplane.sh which kubectl)
   kubectl apply --server-side -f artifacts/crds/ >/dev/null
-  kubectl wait --for=condition=Established crd --all >/dev/null
+  # It fails on a new definition whose status still is empty (kubernetes/kubernetes#66439).
+  PAUSE=0.2 until_true 30 true kubectl wait --for=condition=Established crd --all >/dev/null 2>&1 ||
+    die 1 "the CustomResourceDefinitions are not established"
   kubectl create namespace workload-operator-system >/dev/null
   "$OPERATOR" --leader-elect --memcached-image memcached:1.6.38-alpine --metrics-bind-address 0 \
     --health-probe-bind-address 0 2>"$WORK/log" &

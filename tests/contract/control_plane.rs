@@ -85,8 +85,17 @@ impl ControlPlane {
     fn with_manifests(self) -> ControlPlane {
         self.kubectl(&["apply", "--server-side", "-f", "artifacts/crds/"]);
         self.kubectl(&["apply", "-f", "artifacts/rbac/"]);
-        self.kubectl(&["wait", "--for=condition=Established", "crd", "--all"]);
+        self.until_established("--all");
         self
+    }
+
+    /// Waits until the API server serves this kind, or `--all`. `kubectl wait` fails on a new
+    /// CustomResourceDefinition whose status still is empty (kubernetes/kubernetes#66439).
+    pub fn until_established(&self, crd: &str) {
+        let wait = ["wait", "--for=condition=Established", "crd", crd, "--timeout=60s"];
+        while let Err(stderr) = self.try_kubectl(&wait) {
+            assert!(stderr.contains("conditions accessor error"), "kubectl wait {crd}: {stderr}");
+        }
     }
 
     /// Like [`ControlPlane::bare`], started with these options of hack/controlplane.sh.

@@ -73,7 +73,7 @@ async fn a_task_of_derived_types_runs_its_job_once() {
 
     let spec = json!({"image": "batch:1", "command": ["run"]});
     let task = json!({"metadata": {"name": "once"}, "spec": &spec});
-    world.plane().kubectl(&["wait", "--for=condition=Established", "crd/tasks.example.com"]);
+    world.plane().until_established("tasks.example.com");
     world.create(TASK, task).await.unwrap();
     // On these nodes, the pod of a Job terminates on its own.
     world.until_condition(TASK, "once", "Complete", ("True", "Complete")).await;

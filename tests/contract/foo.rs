@@ -35,8 +35,7 @@ fn serve_foos() {
     SERVED.get_or_init(|| {
         let plane = ControlPlane::shared();
         plane.kubectl(&["apply", "--server-side", "-f", "artifacts/examples/foo-crd.yaml"]);
-        let foos = "crd/foos.samplecontroller.k8s.io";
-        plane.kubectl(&["wait", "--for=condition=Established", foos]);
+        plane.until_established("foos.samplecontroller.k8s.io");
     });
 }
 

@@ -438,7 +438,7 @@ fn prepare(plane: &ControlPlane, folder: &Path) {
     let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
     std::fs::write(&file, list.to_string()).unwrap();
     plane.kubectl(&["apply", "--server-side", "-f", file.to_str().unwrap()]);
-    plane.kubectl(&["wait", "--for=condition=Established", "crd", "--all", "--timeout=60s"]);
+    plane.until_established("--all");
 }
 
 /// Waits until the requested pods of the release are available under `restricted`.

@@ -31,7 +31,7 @@ async fn a_removed_and_restored_crd_needs_no_restart() {
     world.until(MEMCACHED, "cart", |m| is_ready(m) && m["status"]["size"] == 2).await;
 
     plane.kubectl(&["apply", "--server-side", "-f", "artifacts/crds/"]);
-    plane.kubectl(&["wait", "--for=condition=Established", "crd", CRD]);
+    plane.until_established(CRD);
     world.create(GENERIC_DAEMON, logs()).await.unwrap();
     world.until(GENERIC_DAEMON, "logs", is_ready).await;
     operator.assert_alive();

@@ -65,7 +65,7 @@ async fn plane() -> &'static ControlPlane {
 
 async fn prepare(plane: &'static ControlPlane) {
     plane.kubectl(&["apply", "-f", "tests/contract/model_server/crd.yaml"]);
-    plane.kubectl(&["wait", "--for=condition=Established", "crd/things.test.example.com"]);
+    plane.until_established("things.test.example.com");
     for namespace in NAMESPACES {
         plane.kubectl(&["create", "namespace", namespace]);
     }
