@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+#[cfg(any(test, feature = "testing"))]
+use jiff::SignedDuration;
 use jiff::Timestamp;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -18,7 +20,7 @@ const BOOTTIME: ClockId = ClockId::Monotonic;
 pub fn now() -> Timestamp {
     #[cfg(any(test, feature = "testing"))]
     if let Some((begin, began)) = simulated::BEGIN.get() {
-        return begin + began.elapsed();
+        return begin + began.elapsed() + simulated::AHEAD.get();
     }
     Timestamp::now()
 }
@@ -40,12 +42,19 @@ pub(crate) fn boottime() -> Duration {
 pub(crate) fn simulate(begin: Timestamp) {
     let now = tokio::time::Instant::now();
     simulated::BEGIN.set(Some((begin, now)));
+    simulated::AHEAD.set(SignedDuration::ZERO);
     // Not later than `now`: the clock would stand still until then.
     simulated::BOOTED.set(Some(simulated::BOOTED.get().map_or(now, |booted| booted.min(now))));
 }
 
+/// Sets how far the wall clock of this thread is ahead of the time of the `testing::Server`.
+#[cfg(any(test, feature = "testing"))]
+pub(crate) fn set_ahead(time: SignedDuration) {
+    simulated::AHEAD.set(time);
+}
+
 /// Suspends the machine of this thread for `time`: only [`boottime`] goes on.
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 pub(crate) fn suspend(time: Duration) {
     simulated::BOOTED.set(simulated::BOOTED.get().map(|booted| booted - time));
 }
@@ -55,7 +64,7 @@ mod simulated {
     use std::cell::Cell;
     use std::time::Duration;
 
-    use jiff::Timestamp;
+    use jiff::{SignedDuration, Timestamp};
     use tokio::time::Instant;
 
     /// A machine that has run for a while.
@@ -63,6 +72,7 @@ mod simulated {
 
     thread_local! {
         pub(super) static BEGIN: Cell<Option<(Timestamp, Instant)>> = const { Cell::new(None) };
+        pub(super) static AHEAD: Cell<SignedDuration> = const { Cell::new(SignedDuration::ZERO) };
         pub(super) static BOOTED: Cell<Option<Instant>> = const { Cell::new(None) };
     }
 }

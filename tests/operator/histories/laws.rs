@@ -10,17 +10,17 @@ use serde_json::{Value, json};
 
 use super::columns::Columns;
 use super::equal::{self, canonical, lasting, merge_patch};
-use super::play::{INJECTED, Play};
-use super::steps::{Cascade, SLOTS, Slot};
-use super::{events, schema, status};
+use super::play::{INJECTED, Play, is_struck};
+use super::steps::{Cascade, OTHER_RECORD, Pods, RECORD, SLOTS, Slot};
+use super::{events, pace, schema, status, writes};
 use crate::world::{
     APP, DAEMON_SET, DEPLOYMENT, Kind, MEMCACHED, POD, SERVICE, conditions, has_condition, is_ready,
 };
 
 /// Checks a history that has come to rest.
 pub async fn check(play: &Play) {
-    of_versions(&play.server.versions());
-    assert_eq!(*play.unfenced.lock(), [""; 0], "two processes write");
+    of_versions(play);
+    assert_eq!(*play.admission.unfenced.lock(), [""; 0], "two processes write");
     let there: Vec<Slot> =
         SLOTS.into_iter().filter(|slot| play.server.get(&slot.id()).is_some()).collect();
     there.iter().for_each(|slot| as_the_spec_says(play, *slot));
@@ -50,7 +50,8 @@ pub async fn check(play: &Play) {
         assert_eq!(before.len(), now.len(), "{slot:?}: {:?}", before.keys());
     }
     end(play).await;
-    of_versions(&play.server.versions());
+    of_versions(play);
+    assert_eq!(writes::breaches(&play.server, &play.starts.lock()), [""; 0], "it writes too often");
 }
 
 /// Nothing is written for three minutes.
@@ -211,9 +212,11 @@ fn snapshot(play: &Play, slot: Slot) -> BTreeMap<&'static str, Value> {
 
 /// Returns an owned object. One that a user has orphaned, and that the spec does not ask for, belongs to the user.
 fn owned(play: &Play, slot: Slot, kind: Kind) -> Option<Arc<Value>> {
+    let object = play.server.get(&slot.id())?;
     let child = play.server.get(&slot.child(kind));
     child.filter(|it| {
-        it["metadata"]["ownerReferences"].as_array().is_some_and(|all| !all.is_empty())
+        let mut owners = it["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+        owners.any(|owner| owner["uid"] == object["metadata"]["uid"])
     })
 }
 
@@ -266,12 +269,56 @@ pub fn of_status(play: &Play) {
             object["status"],
             owned(play, slot, kind)
         );
+        let broken = broken_pods(play, slot);
+        let told = object["status"].to_string();
+        assert!(
+            broken.is_empty()
+                || has_condition(&object, "Degraded", "True")
+                    && broken.iter().any(|pod| told.contains(pod)),
+            "{slot:?}: the status does not name a broken pod: {broken:?} {told}"
+        );
     }
+}
+
+/// Returns the pods that are not ready, if one of them has been broken for two minutes and nothing else is wrong.
+fn broken_pods(play: &Play, slot: Slot) -> Vec<String> {
+    let is_foreign = |kind: &Kind| {
+        play.server.get(&slot.child(*kind)).is_some() && owned(play, slot, *kind).is_none()
+    };
+    let workload = owned(play, slot, slot.children()[0]).unwrap_or_default();
+    let selector = workload["spec"]["selector"]["matchLabels"].as_object();
+    let (Some(Pods::Waiting(each, reason)), Some(selector)) = (play.pods(), selector) else {
+        return Vec::new();
+    };
+    if reason == "ContainerCreating" || slot.children().iter().any(is_foreign) {
+        return Vec::new();
+    }
+    let is_broken = |id: &Id, pod: &Value| {
+        let created = pod["metadata"]["creationTimestamp"].as_str().unwrap_or_default();
+        let age = play.server.now().duration_since(created.parse().unwrap_or_default());
+        let shown = pod["status"]["containerStatuses"][0]["state"]["waiting"]["reason"].as_str();
+        age.as_secs() > 120 && shown == Some(reason) && is_struck(&id.name, each)
+    };
+    let is_so = |pod: &Value, kind: &str| {
+        conditions(pod).any(|it| it["type"] == kind && it["status"] == "True")
+    };
+    let mut pods = play.server.objects(&slot.child(POD).resource);
+    pods.retain(|(id, pod)| {
+        let labels = &pod["metadata"]["labels"];
+        let is_of_it = selector.iter().all(|(key, value)| labels[key] == *value);
+        id.namespace == slot.1 && is_of_it && !is_so(pod, "Ready")
+    });
+    if !pods.iter().any(|(id, pod)| is_broken(id, pod)) {
+        return Vec::new();
+    }
+    pods.into_iter().map(|(id, _)| id.name).collect()
 }
 
 // === Laws of every version ===
 
-fn of_versions(versions: &[Version]) {
+fn of_versions(play: &Play) {
+    let versions = &play.server.versions();
+    assert_eq!(pace::breaches(versions), [""; 0], "two at a time");
     for version in versions {
         let Some(object) = &version.object else { continue };
         if object["metadata"]["labels"]["foreign"] == "yes" {
@@ -293,6 +340,9 @@ fn of_versions(versions: &[Version]) {
                 && before["status"] != object["status"]
             {
                 broken.extend(status::breaches_of_write(slot.0, before, object));
+                if !play.has_true_times {
+                    broken.retain(|law| law != status::TIME_WENT_BACK);
+                }
                 let told = |it: &Value| it["status"]["observedGeneration"].clone();
                 if is_ready(object) && (!is_ready(before) || told(before) != told(object)) {
                     broken.extend(is_rolled_out(slot, versions, at));
@@ -328,10 +378,10 @@ fn is_rolled_out(slot: Slot, versions: &[Version], at: usize) -> Option<String> 
     let changed = versions[..at].iter().rposition(is_older).unwrap_or(0);
     let record = |it: &Version| {
         let meta = &it.object.as_deref()?["metadata"];
-        Some(
-            [&meta["uid"], &meta["annotations"]["workload-operator.example.com/applied"]]
-                .map(Value::clone),
-        )
+        let applied = &meta["annotations"][RECORD];
+        // A user's.
+        let is_own = *applied != OTHER_RECORD;
+        is_own.then(|| [&meta["uid"], applied].map(Value::clone))
     };
     let is_same = |it: &Version, last: &Version| match (record(it), record(last)) {
         (Some([uid, applied]), Some([former, then])) => uid != former || applied == then,
@@ -356,7 +406,7 @@ fn is_rolled_out(slot: Slot, versions: &[Version], at: usize) -> Option<String> 
 }
 
 /// Returns whether a workload is rolled out, as `kubectl rollout status` says.
-fn is_complete(kind: Kind, workload: &Value) -> bool {
+pub fn is_complete(kind: Kind, workload: &Value) -> bool {
     let status = &workload["status"];
     let count = |name: &str| status[name].as_i64().unwrap_or(0);
     let is_observed = status["observedGeneration"] == workload["metadata"]["generation"];

@@ -3,7 +3,8 @@
 //! Laws, of each version of every object
 //! - The conditions of a status agree with each other and with their generation (status.rs).
 //! - Ready means that the cluster's own counts have said so since the last change.
-//! - Only the process that holds the Lease writes.
+//! - Only the process that holds the Lease writes, and not more often than something changes (writes.rs).
+//! - One Memcached at a time gets a new image of the administrator's (pace.rs).
 //!
 //! Laws, after the last problem has ended
 //! - Each custom resource becomes Ready, and its owned objects are as the spec says, and like those of a new object.
@@ -17,11 +18,13 @@ mod columns;
 mod equal;
 mod events;
 mod laws;
+mod pace;
 mod play;
 mod schema;
 mod status;
 mod steps;
 pub mod values;
+mod writes;
 
 use controller_machinery::testing::histories;
 

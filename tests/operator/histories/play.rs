@@ -1,7 +1,7 @@
 //! One history: a cluster, two processes of the operator with a Lease, and the steps.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -23,8 +23,10 @@ use workload_operator::shutdown::Shutdown;
 
 use super::equal;
 use super::laws;
-use super::steps::{Act, Cascade, Pods, Refusal, SLOTS, Slot, Step};
-use crate::world::{CRDS, DAEMON_SET, DEPLOYMENT, IDENTITY, Kind, LEASE, POD};
+use super::steps::{Act, Cascade, PAUSED, Pods, Refusal, SLOTS, Slot, Step};
+use crate::world::{
+    APP, CRDS, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, IDENTITY, Kind, LEASE, MEMCACHED, POD,
+};
 
 /// The annotation, and the name of the container, that the webhook adds.
 pub const INJECTED: &str = "injected";
@@ -39,13 +41,27 @@ const LONGEST: Duration = Duration::from_secs(7_200);
 pub struct Play {
     pub server: Server,
     cluster: Cluster,
+    is_stopped: AtomicBool,
     processes: [Arc<Process>; 2],
     pods: Mutex<Pods>,
     image: Mutex<u8>,
     /// True if two processes elect a leader. Otherwise, there is one process.
     is_elected: bool,
+    /// False if the operator's clock jumps.
+    pub has_true_times: bool,
+    /// The times at which a process was started.
+    pub starts: Mutex<Vec<Duration>>,
+    began: Instant,
+    pub admission: Arc<Admission>,
+}
+
+/// What happens to the writes of the operator on their way.
+#[derive(Default)]
+pub struct Admission {
     /// Writes of a process while another one was the holder of the Lease.
-    pub unfenced: Arc<Mutex<Vec<String>>>,
+    pub unfenced: Mutex<Vec<String>>,
+    /// The resource whose writes are slow, and how long each takes.
+    slow: Mutex<Option<(&'static str, Duration)>>,
 }
 
 /// One process of the operator.
@@ -82,11 +98,15 @@ impl Play {
         let play = Play {
             server,
             cluster,
+            is_stopped: AtomicBool::new(false),
             processes: [process("one", first), process("two", second)],
             pods: Mutex::new(Pods::Ready),
             image: Mutex::new(1),
-            unfenced: Arc::default(),
             is_elected,
+            has_true_times: !steps.iter().any(|step| matches!(step.act, Act::Clock(_))),
+            starts: Mutex::default(),
+            began: Instant::now(),
+            admission: Arc::default(),
         };
         let story = async {
             let is_calm = !steps.iter().any(|step| step.act.disturbs());
@@ -118,14 +138,15 @@ impl Play {
     /// Runs a process of the operator, again and again.
     async fn process(&self, number: usize, orders: &mut UnboundedReceiver<Order>) {
         loop {
+            self.starts.lock().push(self.began.elapsed());
             let shutdown = Shutdown::manual();
             let program = self.manager(number).program(|options| {
-                let (server, process, unfenced) =
-                    (self.server.clone(), self.processes[number].clone(), self.unfenced.clone());
+                let (server, process, admission) =
+                    (self.server.clone(), self.processes[number].clone(), self.admission.clone());
                 let service = tower::service_fn(move |request: Request<Bytes>| {
-                    let (server, process, unfenced) =
-                        (server.clone(), process.clone(), unfenced.clone());
-                    async move { process.send(server, request, &unfenced).await }
+                    let (server, process, admission) =
+                        (server.clone(), process.clone(), admission.clone());
+                    async move { process.send(server, request, &admission).await }
                 });
                 Client::from_service(service, options)
             });
@@ -193,7 +214,7 @@ impl Play {
             Act::Spec(slot, spec) => self.set_spec(*slot, &spec.0),
             Act::Paused(slot, paused) => {
                 let value = paused.then_some("true");
-                let annotations = json!({"workload-operator.example.com/paused": value});
+                let annotations = json!({PAUSED: value});
                 self.patch(&slot.id(), json!({"metadata": {"annotations": annotations}}));
             }
             Act::Delete(slot, cascade) => self.delete(&slot.id(), *cascade),
@@ -214,7 +235,22 @@ impl Play {
                 self.server.fault(verb, &resource, *number, *fault);
             }
             Act::Rates(requests, frames) => self.server.faults(*requests, *frames),
+            Act::Apply(slot, kind, fields) => {
+                let mut fields = fields.0.clone();
+                fields["apiVersion"] = json!(kind.api_version());
+                fields["kind"] = json!(kind.name());
+                drop(self.server.apply(&slot.child(*kind), "deployer", &fields));
+            }
+            Act::Compete(slot) => {
+                let (kind, spec) = rival(*slot);
+                let id = slot.child(kind);
+                let object = json!({"apiVersion": kind.api_version(), "kind": kind.name(),
+                    "metadata": {"name": id.name, "namespace": id.namespace}, "spec": spec});
+                drop(self.server.create(&id, object));
+            }
             Act::Compact => self.server.compact(),
+            Act::Clock(ahead) => self.server.set_clock_ahead(*ahead),
+            Act::Suspend(time) => self.server.suspend(*time),
             Act::Kill { process, down } => self.order(*process, Order::Kill(*down)),
             Act::Stop { process, down } => self.order(*process, Order::Stop(*down)),
             Act::KillAt { process, write, after } => {
@@ -242,6 +278,7 @@ impl Play {
                 let taints = if *tainted { taint } else { Value::Null };
                 self.patch(&self::node(*node), json!({"spec": {"taints": taints}}));
             }
+            Act::Full(node, full) => self.set_room(*node, full.then_some("1")),
             Act::Lose(node, lost) => {
                 let ready = if *lost { "Unknown" } else { "True" };
                 self.set_ready(*node, ready);
@@ -253,13 +290,16 @@ impl Play {
                 self.patch(pod, json!({"metadata": {"finalizers": ["example.com/hold"]}}));
             }),
             Act::Evict(each) => self.each_pod(|pod| {
-                if sum(&pod.name).is_multiple_of(u32::from(*each)) {
+                if is_struck(&pod.name, *each) {
                     let status =
                         json!({"phase": "Failed", "reason": "Evicted", "conditions": null});
                     drop(self.server.patch_status(pod, &json!({ "status": status })));
                 }
             }),
-            Act::Outage(on) => self.cluster.set_stopped(*on),
+            Act::Outage(on) => {
+                self.is_stopped.store(*on, Ordering::Relaxed);
+                self.cluster.set_stopped(*on);
+            }
             _ => {}
         }
     }
@@ -316,12 +356,21 @@ impl Play {
         drop(self.server.patch_status(&node(number), &status));
     }
 
+    fn set_room(&self, number: u8, pods: Option<&str>) {
+        let status = json!({"status": {"allocatable": {"pods": pods}}});
+        drop(self.server.patch_status(&node(number), &status));
+    }
+
+    /// The state of the pods, if the kubelets report it.
+    pub fn pods(&self) -> Option<Pods> {
+        (!self.is_stopped.load(Ordering::Relaxed)).then(|| *self.pods.lock())
+    }
+
     fn set_pods(&self, pods: Pods) {
         *self.pods.lock() = pods;
         let now = self.server.now();
         self.cluster.pods_are(move |pod| {
             let name = pod["metadata"]["name"].as_str().unwrap_or_default();
-            let is_struck = |each: u8| sum(name).is_multiple_of(u32::from(each));
             let waiting = |reason: &str| PodState::Waiting {
                 reason: reason.to_owned(),
                 message: String::new(),
@@ -331,8 +380,8 @@ impl Play {
                 now.as_second() - created.parse::<Timestamp>().map_or(0, Timestamp::as_second);
             match pods {
                 Pods::Slow(seconds) if age < i64::from(seconds) => waiting("ContainerCreating"),
-                Pods::Waiting(each, reason) if is_struck(each) => waiting(reason),
-                Pods::Unready(each) if is_struck(each) => PodState::Unready,
+                Pods::Waiting(each, reason) if is_struck(name, each) => waiting(reason),
+                Pods::Unready(each) if is_struck(name, each) => PodState::Unready,
                 _ => PodState::Ready,
             }
         });
@@ -340,6 +389,12 @@ impl Play {
 
     fn refuse(&self, kind: Kind, refusal: Refusal) {
         let resource = SLOTS[0].child(kind).resource;
+        let takes = match refusal {
+            Refusal::WebhookHangs => Some(30),
+            Refusal::WebhookIsSlow => Some(10),
+            _ => None,
+        };
+        *self.admission.slow.lock() = takes.map(|it| (kind.plural(), Duration::from_secs(it)));
         let (code, reason, message) = match refusal {
             Refusal::Quota => (
                 403,
@@ -351,7 +406,7 @@ impl Play {
                 "Forbidden",
                 "admission webhook \"policy.example.com\" denied the request: no",
             ),
-            Refusal::WebhookFails => (
+            Refusal::WebhookFails | Refusal::WebhookHangs => (
                 500,
                 "InternalError",
                 "Internal error occurred: failed calling webhook \"policy.example.com\": context deadline exceeded",
@@ -359,7 +414,7 @@ impl Play {
             Refusal::NotReady => {
                 (403, "Forbidden", "x is forbidden: not yet ready to handle request")
             }
-            Refusal::None => return self.server.intercept(|_| None),
+            Refusal::WebhookIsSlow | Refusal::None => return self.server.intercept(|_| None),
         };
         self.server.intercept(move |request| {
             let is_one = request.resource == resource && request.method != "GET";
@@ -395,7 +450,8 @@ impl Play {
     /// Ends all problems: whatever is wrong from now on is the operator's.
     fn heal(&self) {
         self.server.clear_faults();
-        self.server.intercept(|_| None);
+        self.refuse(DEPLOYMENT, Refusal::None);
+        self.server.set_clock_ahead(0);
         self.mutate(false);
         self.cluster.set_stopped(false);
         self.set_pods(Pods::Ready);
@@ -403,11 +459,15 @@ impl Play {
         self.processes.iter().for_each(|process| *process.kill_at.lock() = None);
         for node in 1..=4 {
             self.set_ready(node, "True");
+            self.set_room(node, None);
             self.patch(&self::node(node), json!({"spec": {"taints": null}}));
         }
         (1..=3).for_each(|node| self.add_node(node));
         for slot in SLOTS {
-            let paused = json!({"workload-operator.example.com/paused": null});
+            if slot.0 != GENERIC_DAEMON {
+                self.server.delete(&slot.child(rival(slot).0));
+            }
+            let paused = json!({PAUSED: null});
             self.patch(&slot.id(), json!({"metadata": {"annotations": paused}}));
             for kind in slot.children() {
                 let is_foreign = |it: Arc<Value>| it["metadata"]["labels"]["foreign"] == "yes";
@@ -467,7 +527,7 @@ impl Process {
         &self,
         mut server: Server,
         request: Request<Bytes>,
-        unfenced: &Mutex<Vec<String>>,
+        admission: &Admission,
     ) -> Result<<Server as Service<Request<Bytes>>>::Response, std::io::Error> {
         let is_of = |what: &str| request.uri().path().contains(what);
         if request.method() == Method::GET || is_of("/leases") {
@@ -489,7 +549,13 @@ impl Process {
                 request.uri(),
                 self.name
             );
-            unfenced.lock().push(what);
+            admission.unfenced.lock().push(what);
+        }
+        let slow = *admission.slow.lock();
+        let mut parts = request.uri().path().split('/').skip_while(|part| *part != "namespaces");
+        let resource = parts.nth(2);
+        if let Some((_, time)) = slow.filter(|(slow, _)| resource == Some(*slow)) {
+            sleep(time).await;
         }
         let answer = server.call(request).await;
         if killed.is_some() {
@@ -504,13 +570,21 @@ impl Process {
     }
 }
 
-/// A number that differs between names.
-fn sum(name: &str) -> u32 {
-    name.bytes().map(u32::from).sum()
+/// Returns whether a pod is one of every n-th.
+pub fn is_struck(name: &str, each: u8) -> bool {
+    name.bytes().map(u32::from).sum::<u32>().is_multiple_of(u32::from(each))
 }
 
 fn node(number: u8) -> Id {
     Id::new("/api/v1/nodes", "", format!("node-{number}"))
+}
+
+/// Returns the other kind that needs the same owned objects, and a spec.
+fn rival(slot: Slot) -> (Kind, Value) {
+    match slot.0 {
+        APP => (MEMCACHED, json!({"size": 1})),
+        _ => (APP, json!({"image": "rival:1", "ports": [{"port": 80}]})),
+    }
 }
 
 /// An object of somebody else.

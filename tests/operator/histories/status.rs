@@ -19,6 +19,9 @@ const TYPES: [&str; 7] =
 /// The maximum size of a status, because every watcher reads all of it.
 const MAX_STATUS: usize = 16 << 10;
 
+/// A law that does not hold if the operator's clock jumps.
+pub const TIME_WENT_BACK: &str = "A1: a time went back";
+
 /// True if a law is kept, and the law.
 type Law = (bool, &'static str);
 
@@ -113,7 +116,7 @@ pub fn breaches_of_write(kind: Kind, before: &Value, after: &Value) -> Vec<Strin
         if old["status"] == new["status"] {
             laws.push((was == is, "A1: a time changed without its status"));
         } else if !old.is_null() && !new.is_null() {
-            laws.push((was.as_str() <= is.as_str(), "A1: a time went back"));
+            laws.push((was.as_str() <= is.as_str(), TIME_WENT_BACK));
         }
     }
     broken(laws)

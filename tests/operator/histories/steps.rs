@@ -79,9 +79,15 @@ pub enum Act {
     Disown(Slot, Kind),
     /// Replaces an owned object by one of somebody else.
     Occupy(Slot, Kind),
+    /// Applies fields of an owned object as another field manager, with force.
+    Apply(Slot, Kind, Json),
+    /// Creates an App with the name of a Memcached or the other way round, which needs the same owned objects.
+    Compete(Slot),
     // The cluster.
     Label(u8, &'static str, Option<&'static str>),
     Taint(u8, bool),
+    /// A node takes one pod only, or any number again.
+    Full(u8, bool),
     Lose(u8, bool),
     RemoveNode(u8),
     AddNode(u8),
@@ -104,6 +110,10 @@ pub enum Act {
         fault: Fault,
     },
     Rates(f64, f64),
+    /// The operator's clock is so many seconds ahead of the API server's.
+    Clock(i64),
+    /// The machine of the operator sleeps, while its Lease gets older.
+    Suspend(Duration),
     Compact,
     // The processes.
     /// From the beginning, two processes elect a leader. Otherwise, there is one process.
@@ -144,13 +154,14 @@ impl Act {
             self,
             Act::Fault { .. }
                 | Act::Rates(..)
+                | Act::Suspend(_)
                 | Act::Compact
                 | Act::Kill { .. }
                 | Act::Stop { .. }
                 | Act::KillAt { .. }
                 | Act::Image(_)
                 | Act::Refuse(..)
-        )
+        ) || matches!(self, Act::Clock(ahead) if *ahead != 0)
     }
 }
 
@@ -176,10 +187,21 @@ pub enum Refusal {
     Quota,
     Denied,
     WebhookFails,
+    /// A webhook responds only after its timeout of 30 s.
+    WebhookHangs,
+    /// A webhook takes 10 s, and permits.
+    WebhookIsSlow,
     NotReady,
     /// Nothing is refused any more.
     None,
 }
+
+/// The annotation with the record of what the operator has applied, and a value of another release.
+pub const RECORD: &str = "workload-operator.example.com/applied";
+pub const OTHER_RECORD: &str = "0123456789abcdef";
+
+/// The annotation that pauses a custom resource.
+pub const PAUSED: &str = "workload-operator.example.com/paused";
 
 /// Returns the steps of a seed. Which kinds of step occur differs between seeds, so that some histories have many of one
 /// kind. In some, two Memcacheds take turns with a new image of the administrator.
@@ -214,6 +236,9 @@ pub fn plan(rng: &mut Rng) -> Vec<Step> {
             _ => *rng.choice(&kinds).unwrap(),
         };
         let mut act = act(kind, &mut slots[at], rng);
+        if matches!(act, Act::Suspend(_)) && !is_elected {
+            act = Act::Wait;
+        }
         if let Act::Kill { process, .. } | Act::Stop { process, .. } | Act::KillAt { process, .. } =
             &mut act
             && !is_elected
@@ -268,9 +293,11 @@ fn of_user(kind: u8, (slot, spec): &mut (Slot, Value), rng: &mut Rng) -> Act {
         }
         2 => Act::Paused(*slot, rng.u8(..3) == 0),
         3 => Act::Delete(*slot, cascade(rng)),
+        4 if rng.u8(..4) == 0 => Act::Apply(*slot, child, Json(edit(child, rng))),
         4 => Act::EditChild(*slot, child, Json(edit(child, rng))),
         5 => Act::DeleteChild(*slot, child, cascade(rng)),
         6 => Act::Disown(*slot, child),
+        _ if slot.0 != GENERIC_DAEMON && rng.u8(..3) == 0 => Act::Compete(*slot),
         _ => Act::Occupy(*slot, child),
     }
 }
@@ -281,6 +308,7 @@ fn of_cluster(kind: u8, slot: Slot, rng: &mut Rng) -> Act {
     let (key, value) = *rng.choice(&labels).unwrap();
     match kind {
         8 => Act::Label(node, key, rng.bool().then_some(value)),
+        9 if rng.bool() => Act::Full(node, rng.bool()),
         9 => Act::Taint(node, rng.bool()),
         10 => Act::Lose(node, rng.bool()),
         11 if rng.bool() => Act::RemoveNode(node),
@@ -294,6 +322,8 @@ fn of_cluster(kind: u8, slot: Slot, rng: &mut Rng) -> Act {
                 Refusal::Quota,
                 Refusal::Denied,
                 Refusal::WebhookFails,
+                Refusal::WebhookHangs,
+                Refusal::WebhookIsSlow,
                 Refusal::NotReady,
                 Refusal::None,
             ];
@@ -333,8 +363,9 @@ fn of_faults(kind: u8, slot: Slot, rng: &mut Rng) -> Act {
         20 => Act::KillAt { process, write: rng.u64(1..8), after: rng.bool() },
         _ => match rng.u8(..4) {
             0 => Act::Compact,
-            1 => Act::Rates(0.1, 0.05),
-            2 => Act::Rates(0.0, 0.0),
+            1 => Act::Rates(*rng.choice(&[0.0, 0.1]).unwrap(), *rng.choice(&[0.0, 0.05]).unwrap()),
+            2 => Act::Clock(*rng.choice(&[-86_400, -40, 0, 40, 86_400]).unwrap()),
+            _ if rng.bool() => Act::Suspend(Duration::from_secs(rng.u64(1..600))),
             _ => Act::Wait,
         },
     }
@@ -385,6 +416,7 @@ fn edit(child: Kind, rng: &mut Rng) -> Value {
             json!({"spec": {"template": restarted}}),
             json!({"spec": {"template": {"spec": {"serviceAccountName": "admin"}}}}),
             labels.clone(),
+            json!({"metadata": {"annotations": {RECORD: OTHER_RECORD}}}),
         ])
         .unwrap()
     };

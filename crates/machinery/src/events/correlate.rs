@@ -42,6 +42,8 @@ pub(super) struct Correlator {
 /// The last time that something was accepted.
 struct Accepted {
     at: Instant,
+    /// The time of its last occurrence.
+    seen: Instant,
     /// True until its write has ended.
     is_busy: bool,
 }
@@ -70,10 +72,15 @@ impl Correlator {
         now: Instant,
         wall: Timestamp,
     ) -> Result<bool, Dropped> {
+        self.forget(now);
         let said = Arc::new(said);
         let before = self.recent.get_mut(&said);
         let least = if before.is_some() { RESERVE + 1 } else { 1 };
-        if before.is_some_and(|it| it.is_busy || now.duration_since(it.at) < AGAIN) {
+        let is_recent = before.is_some_and(|it| {
+            it.seen = now;
+            it.is_busy || now.duration_since(it.at) < AGAIN
+        });
+        if is_recent {
             return Ok(false);
         }
         if !self.has_room(said.namespace()) {
@@ -82,7 +89,7 @@ impl Correlator {
         if !self.pay(&said, least, now) {
             return Err(Dropped::Spam);
         }
-        self.recent.put(said.clone(), Accepted { at: now, is_busy: true });
+        self.recent.put(said.clone(), Accepted { at: now, seen: now, is_busy: true });
         if self.recent.len() > MEMORY {
             self.recent.pop_lru();
         }
@@ -129,6 +136,18 @@ impl Correlator {
     /// Returns whether another write can wait. A namespace whose webhook hangs must not fill the queue.
     fn has_room(&self, namespace: &InternedStr) -> bool {
         self.busy() < QUEUE && count(self.waiting().chain(&self.running), namespace) < QUEUE_OF_ONE
+    }
+
+    /// Forgets full buckets, and Events that were last seen before any bucket could have been emptied and refilled. Both
+    /// maps begin with what was used longest ago.
+    fn forget(&mut self, now: Instant) {
+        let is_old = |it: &Accepted| !it.is_busy && now.duration_since(it.seen) > REFILL * BURST;
+        while self.recent.peek_lru().is_some_and(|(_, it)| is_old(it)) {
+            self.recent.pop_lru();
+        }
+        while self.budgets.peek_lru().is_some_and(|(_, full_at)| *full_at <= now) {
+            self.budgets.pop_lru();
+        }
     }
 
     /// Takes one token, if at least `least` are left.

@@ -4,7 +4,7 @@
 //! - [`Recorder::publish`] never waits, never fails and does no I/O: it only holds a lock for microseconds. Only the
 //!   task [`Sink::run`] sends requests to the API server.
 //! - Bounded: at most [`QUEUE`] Events wait to be written, [`QUEUE_OF_ONE`] of one namespace. Events beyond that are
-//!   dropped and counted. At most [`MEMORY`] recent Events are known; a note is cut at 1,024 bytes.
+//!   dropped and counted. At most [`MEMORY`] Events of the last two hours are known; a note is cut at 1,024 bytes.
 //! - An Event that equals one of the last [`AGAIN`], or one that waits, is not written.
 //! - Writes are limited per object and type to [`BURST`], then one per [`REFILL`], as in client-go's EventCorrelator.
 //!   Repetitions leave the last [`RESERVE`] to new Events.

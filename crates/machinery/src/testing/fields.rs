@@ -106,7 +106,7 @@ pub(super) fn of(kind: Type<'_>, config: &Value) -> Result<Fields, NoKey> {
     Ok(set)
 }
 
-/// Returns the difference between two states of an object.
+/// Returns the difference between two states of an object, without `managedFields`.
 pub(super) fn changes(kind: Type<'_>, old: &Value, new: &Value) -> Result<Changes, NoKey> {
     let mut changes = Changes::default();
     compare(kind, Some(old), Some(new), &mut Path::new(), &mut changes)?;
@@ -120,6 +120,11 @@ fn compare<'a>(
     path: &mut Path,
     changes: &mut Changes,
 ) -> Result<(), NoKey> {
+    let is_managers = path.len() == 2 && path[0] == "f:metadata" && path[1] == "f:managedFields";
+    // Equal parts, which are most, have no changes.
+    if is_managers || old.is_some() && old == new {
+        return Ok(());
+    }
     let is_root = path.is_empty();
     let of = |value: Option<&'a Value>| match value {
         Some(value) => Ok(parts(at, value, is_root)?.unwrap_or_default()),

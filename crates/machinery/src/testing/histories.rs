@@ -1,6 +1,6 @@
 //! Random histories: lists of steps that are played, and shortened if a law breaks.
 
-use std::any::Any;
+use std::cell::RefCell;
 use std::fmt::{Debug, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
@@ -115,20 +115,27 @@ fn of_the_day() -> u64 {
     day.parse().unwrap_or_default()
 }
 
+thread_local! {
+    /// The panics of the history that this thread plays, those of its tasks included.
+    static PANICS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
 /// Keeps the message of a panic in a history until the history has been shortened.
 fn silence() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
-            if std::thread::current().name() != Some(THREAD) {
+            if std::thread::current().name() == Some(THREAD) {
+                PANICS.with_borrow_mut(|all| all.push(panic.to_string()));
+            } else {
                 before(panic);
             }
         }));
     });
 }
 
-/// Plays a history. An error is the message of its panic.
+/// Plays a history. An error has the messages of its panics, those of its tasks included.
 fn run<S>(
     seed: u64,
     steps: &[S],
@@ -143,14 +150,13 @@ fn run<S>(
         let played = tokio::time::timeout(LONGEST, play(server.clone(), steps)).await;
         assert!(played.is_ok(), "the history is not over after {LONGEST:?} of tokio's time");
     };
+    PANICS.take();
     let played = AssertUnwindSafe(|| runtime.block_on(playing));
-    let outcome = catch_unwind(played).map_err(|panic| message_of(&*panic));
+    let ended = catch_unwind(played);
+    drop(runtime);
+    let panics = PANICS.take();
+    let outcome = if ended.is_ok() && panics.is_empty() { Ok(()) } else { Err(panics.join("\n")) };
     (server, outcome)
-}
-
-fn message_of(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().cloned();
-    text.or_else(|| panic.downcast_ref::<&str>().map(|&text| text.to_owned())).unwrap_or_default()
 }
 
 #[expect(clippy::print_stderr, reason = "it is read in the output of a test that failed")]

@@ -79,8 +79,7 @@ impl Write<'_> {
             set(new, Value::Null);
             return;
         }
-        let before = live.map_or_else(|| json!({}), bare);
-        match fields::changes(self.kind, &before, &bare(new)) {
+        match fields::changes(self.kind, live.unwrap_or(&json!({})), new) {
             Ok(changes) => {
                 self.take(&mut managers, &changes);
                 set(new, self.encode(&managers));
@@ -96,7 +95,7 @@ impl Write<'_> {
     fn take(&self, managers: &mut Managers, changes: &Changes) {
         let (changed, removed) = (self.counted(&changes.set), self.counted(&changes.removed));
         for owned in managers.values_mut() {
-            owned.fields = &(&owned.fields - &changed) - &removed;
+            owned.fields.retain(|path| !changed.contains(path) && !removed.contains(path));
         }
         let mut own = &changed - &unowned();
         if !own.is_empty() {

@@ -6,11 +6,12 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -193,6 +194,17 @@ impl Server {
     /// Returns the server's time, which follows tokio's clock and starts at the beginning of 2026.
     pub fn now(&self) -> Timestamp {
         self.lock().timestamp()
+    }
+
+    /// Sets how many seconds the wall clock of this thread, which the controllers use, is ahead of the server's.
+    pub fn set_clock_ahead(&self, seconds: i64) {
+        clock::set_ahead(SignedDuration::from_secs(seconds));
+    }
+
+    /// Suspends the machine of the controllers on this thread: their Leases age by `time`. No other clock moves, nor does
+    /// the server's.
+    pub fn suspend(&self, time: Duration) {
+        clock::suspend(time);
     }
 
     /// Returns the newest version.

@@ -38,7 +38,18 @@ impl Server {
     ///
     /// The metav1.Status of the refusal.
     pub fn patch(&self, id: &Id, patch: &Value) -> Result<Arc<Value>, Value> {
-        self.patch_by(id, patch, Writer::somebody())
+        self.write_by(id, patch, Content::MergePatch, Writer::somebody())
+    }
+
+    /// Applies fields of an object as this field manager, as `kubectl apply --server-side --force-conflicts` does.
+    ///
+    /// # Errors
+    ///
+    /// The metav1.Status of the refusal, also if the object does not exist.
+    pub fn apply(&self, id: &Id, manager: &str, fields: &Value) -> Result<Arc<Value>, Value> {
+        let (name, subresource) = (manager.to_owned(), String::new());
+        let by = Writer { operation: "Apply", name, subresource };
+        self.write_by(id, fields, Content::Apply { force: true }, by)
     }
 
     /// Changes the status of an object by a JSON merge patch, such as `{"status": {"phase": "Done"}}`, as
@@ -48,13 +59,20 @@ impl Server {
     ///
     /// The metav1.Status of the refusal.
     pub fn patch_status(&self, id: &Id, patch: &Value) -> Result<Arc<Value>, Value> {
-        self.patch_by(id, patch, Writer { subresource: "status".to_owned(), ..Writer::somebody() })
+        let by = Writer { subresource: "status".to_owned(), ..Writer::somebody() };
+        self.write_by(id, patch, Content::MergePatch, by)
     }
 
-    fn patch_by(&self, id: &Id, patch: &Value, by: Writer) -> Result<Arc<Value>, Value> {
+    fn write_by(
+        &self,
+        id: &Id,
+        body: &Value,
+        content: Content,
+        by: Writer,
+    ) -> Result<Arc<Value>, Value> {
         self.outcome(|state| match state.history.now(id) {
             _ if !by.subresource.is_empty() && !state.has_status(id) => Err(not_found(id).into()),
-            Some(old) => object::patch(state, id, &old, patch, Content::MergePatch, by),
+            Some(old) => object::patch(state, id, &old, body, content, by),
             None => Err(not_found(id).into()),
         })
     }

@@ -156,3 +156,15 @@ async fn names_never_repeat_even_when_the_wall_clock_goes_back() {
     }
     assert!(names.len() > 10);
 }
+
+#[test]
+fn what_no_longer_matters_takes_no_memory() {
+    let mut bench = Bench::new();
+    for object in 0..100 {
+        assert_eq!(bench.observe(&object.to_string(), "a"), Ok(true));
+        bench.write();
+    }
+    bench.pass(REFILL * BURST + Duration::from_secs(1));
+    assert_eq!(bench.observe("new", "a"), Ok(true));
+    assert_eq!((bench.correlator.recent.len(), bench.correlator.budgets.len()), (1, 1));
+}

@@ -6,8 +6,8 @@
 //! - A DaemonSet gets a pod on each eligible node, and replaces pods of an old template according to `maxUnavailable`.
 //! - A Job gets pods until enough of them have succeeded, or more than `backoffLimit` have failed. It is deleted after
 //!   `ttlSecondsAfterFinished`. A pod of a Job succeeds as soon as it has been ready.
-//! - A pod is scheduled to a node that its `nodeSelector`, required node affinity and tolerations permit. Then it gets
-//!   the state that [`Cluster::pods_are`] sets.
+//! - A pod is scheduled to a node that its `nodeSelector`, required node affinity and tolerations permit, and that has
+//!   fewer pods than `status.allocatable.pods`. Then it gets the state that [`Cluster::pods_are`] sets.
 //! - When a namespace is deleted, its objects are deleted first. When an owner is deleted, its objects are deleted,
 //!   too.
 //! - Each controller acts on the state of [`LATENCY`] ago, so a controller under test sees intermediate states, such as

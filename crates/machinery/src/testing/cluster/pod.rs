@@ -11,7 +11,7 @@ use super::{NODES, Object, PODS, PodState, Snapshot, Step, Sync, fits, renewed};
 pub(super) fn schedule(snapshot: &Snapshot, sync: &mut Sync) {
     let mut loads: BTreeMap<&str, usize> =
         snapshot.of_resource(NODES).map(|node| (node.id.name.as_str(), 0)).collect();
-    for pod in snapshot.of_resource(PODS) {
+    for pod in snapshot.of_resource(PODS).filter(|pod| !has_ended(pod)) {
         if let Some(load) = loads.get_mut(pod.text("/spec/nodeName")) {
             *load += 1;
         }
@@ -19,7 +19,12 @@ pub(super) fn schedule(snapshot: &Snapshot, sync: &mut Sync) {
     let waiting = |pod: &&Object| pod.text("/spec/nodeName").is_empty() && !pod.is_deleting();
     for pod in snapshot.of_resource(PODS).filter(waiting) {
         let candidates = snapshot.of_resource(NODES).filter(|node| {
-            node.is("Ready") && !node.is_deleting() && fits(&pod.value["spec"], node, false)
+            let room = node.at("/status/allocatable/pods").as_str().and_then(|it| it.parse().ok());
+            let load = loads.get(node.id.name.as_str()).copied().unwrap_or_default();
+            node.is("Ready")
+                && !node.is_deleting()
+                && fits(&pod.value["spec"], node, false)
+                && room.is_none_or(|room: usize| load < room)
         });
         let least = candidates.min_by_key(|node| loads.get(node.id.name.as_str()));
         if let Some(node) = least {
