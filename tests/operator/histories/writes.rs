@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use controller_machinery::testing::Server;
+use controller_machinery::testing::{Id, Server, Version};
+use serde_json::Value;
 
 /// Maximum number of writes to an object within [`WINDOW`] while nothing else changes, for each start of a process. The
 /// pauses of a workqueue double from 5 ms on, so it retries 14 times.
@@ -17,33 +18,32 @@ const WINDOW: Duration = Duration::from_secs(60);
 /// Returns the objects that processes, started at these times, have written too often.
 pub fn breaches(server: &Server, starts: &[Duration]) -> Vec<String> {
     let mut by_object = BTreeMap::<(String, String), Vec<Duration>>::new();
-    let mut by_namespace = BTreeMap::<String, Vec<Duration>>::new();
     for write in server.writes() {
         if ["/leases", "/events"].iter().any(|it| write.resource.ends_with(it)) {
             continue;
         }
         let path = write.uri.split('?').next().unwrap_or_default();
         let namespace = path.split('/').skip_while(|part| *part != "namespaces").nth(1);
-        let namespace = namespace.unwrap_or_default().to_owned();
         let object = format!("{} {path}", write.method);
-        by_namespace.entry(namespace.clone()).or_default().push(write.at);
-        by_object.entry((namespace, object)).or_default().push(write.at);
+        let key = (namespace.unwrap_or_default().to_owned(), object);
+        by_object.entry(key).or_default().push(write.at);
     }
     let mut changes = BTreeMap::<&str, Vec<Duration>>::new();
+    let mut former = BTreeMap::new();
     let versions = server.versions();
-    for version in versions.iter().filter(|it| !it.id.resource.ends_with("/events")) {
-        changes.entry(&version.id.namespace).or_default().push(version.at);
+    for Version { at, id, object } in &versions {
+        let before = former.insert(id, object).and_then(|it| it.as_deref());
+        if is_of_others(id, before, object.as_deref()) {
+            changes.entry(&id.namespace).or_default().push(*at);
+        }
     }
     let none = Vec::new();
     let mut broken = Vec::new();
     for ((namespace, object), writes) in &by_object {
-        // The writes of the operator are changes, too.
         let of = |namespace: &str, from| within(changes.get(namespace).unwrap_or(&none), from);
-        let others =
-            |from| of(namespace, from).saturating_sub(within(&by_namespace[namespace], from));
         let most = |from| {
             let retries = RETRIES * (1 + within(starts, from));
-            retries + PER_CHANGE * (others(from) + of("", from))
+            retries + PER_CHANGE * (of(namespace, from) + of("", from))
         };
         let worst = writes.iter().find(|from| within(writes, **from) > most(**from));
         broken.extend(worst.map(|from| {
@@ -52,6 +52,19 @@ pub fn breaches(server: &Server, starts: &[Duration]) -> Vec<String> {
         }));
     }
     broken
+}
+
+/// Returns whether a version is a change by the cluster or a user: the operator writes the status of custom resources, and
+/// the other fields of what they own.
+fn is_of_others(id: &Id, before: Option<&Value>, now: Option<&Value>) -> bool {
+    let field = |object: Option<&Value>, name: &str| object.map(|it| it[name].clone());
+    let differs = |name: &str| field(before, name) != field(now, name);
+    match id.resource.rsplit('/').next().unwrap_or_default() {
+        "pods" | "replicasets" | "nodes" => true,
+        "deployments" | "daemonsets" => differs("status"),
+        "services" | "poddisruptionbudgets" | "leases" | "events" => false,
+        _ => differs("spec"),
+    }
 }
 
 /// Returns the number of these times within the window. They are in order.
