@@ -273,12 +273,13 @@ impl Pace {
 impl Given {
     /// Returns the health. Unless there is a problem, its message reports the wait.
     pub(super) fn with_wait(&self, health: Health) -> Health {
-        match &self.waits {
-            Some((waits, _)) if health.trouble().is_none() => {
-                Health { message: join(&health.message, waits), ..health }
-            }
-            _ => health,
-        }
+        // A message that is kept from the former status reports the former wait.
+        let message = without_wait(&health.message);
+        let message = match &self.waits {
+            Some((waits, _)) if health.trouble().is_none() => join(message, waits),
+            _ => message.to_owned(),
+        };
+        Health { message, ..health }
     }
 
     /// Returns when to reconcile again.
@@ -290,6 +291,13 @@ impl Given {
     pub(super) fn is_final(&self) -> bool {
         self.waits.is_none()
     }
+}
+
+/// Returns a message without the part that reports a wait.
+fn without_wait(message: &str) -> &str {
+    let begin = |start: &str| message.find(start).filter(|at| message[*at..].contains(" wait"));
+    let at = ["; image ", "; images ", " Image ", " Images "].into_iter().filter_map(begin).min();
+    at.map_or(message, |at| &message[..at])
 }
 
 // === impl Turns ===

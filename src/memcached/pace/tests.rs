@@ -295,3 +295,17 @@ fn a_waiting_memcached_names_the_differing_images() {
     let differences = images(OLD, "e:1").differences(&images(OLD, "e:2"));
     assert_eq!(differences, ["e:2"].map(InternedStr::from));
 }
+
+#[test]
+fn a_kept_message_reports_the_wait_once() {
+    let wait = "image a:2 waits until the current rollout is complete";
+    let given =
+        |waits: &str| Given { images: Images::of(OLD), waits: Some((waits.to_owned(), AGAIN)) };
+    for first in ["0 of 1 replica is ready", "It rolls out."] {
+        let once = given(wait).with_wait(Health::rolling_out(first));
+        let twice = given("image a:3 waits").with_wait(given(wait).with_wait(once.clone()));
+        assert_eq!(twice.message, join(first, "image a:3 waits"));
+        let over = Given { waits: None, images: Images::of(OLD) };
+        assert_eq!(over.with_wait(once).message, first);
+    }
+}

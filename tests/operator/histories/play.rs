@@ -49,6 +49,8 @@ pub struct Play {
     is_elected: bool,
     /// False if the operator's clock jumps.
     pub has_true_times: bool,
+    /// True if two custom resources need the same owned objects.
+    pub has_rivals: bool,
     /// The times at which a process was started.
     pub starts: Mutex<Vec<Duration>>,
     began: Instant,
@@ -104,6 +106,7 @@ impl Play {
             image: Mutex::new(1),
             is_elected,
             has_true_times: !steps.iter().any(|step| matches!(step.act, Act::Clock(_))),
+            has_rivals: steps.iter().any(|step| matches!(step.act, Act::Compete(_))),
             starts: Mutex::default(),
             began: Instant::now(),
             admission: Arc::default(),
