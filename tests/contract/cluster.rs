@@ -46,6 +46,14 @@ impl Both {
         self.world.patch(kind, name, patch).await.unwrap();
     }
 
+    /// Sets how many pods a node has room for.
+    async fn set_room(&self, node: &str, pods: &str) {
+        let room = json!({"status": {"allocatable": {"pods": pods}}});
+        self.server.patch_status(&self.id(NODE, node), &room).unwrap();
+        let path = format!("{}/{node}/status", NODE.path(""));
+        self.world.patch_at(&path, room).await.unwrap();
+    }
+
     /// Waits until the object is as wanted on both, and compares its status.
     async fn same(&self, kind: Kind, name: &str, wanted: impl Fn(&Value) -> bool) {
         let is_seen = |object: &Value| {
@@ -201,6 +209,14 @@ async fn a_simulated_daemon_set_has_the_status_of_a_real_one() {
     both.same(DAEMON_SET, "agent", available(0)).await;
     let nodes = both.server.objects("/api/v1/nodes");
     let label = |value: Value| json!({"metadata": {"labels": {"model-daemon": value}}});
+    let full = &nodes[0].0.name;
+    both.set_room(full, "0").await;
+    both.patch(NODE, full, label(json!("yes"))).await;
+    let is_waiting = |set: &Value| {
+        set["status"]["currentNumberScheduled"] == 1 && set["status"]["numberReady"] == 0
+    };
+    both.same(DAEMON_SET, "agent", is_waiting).await;
+    both.set_room(full, "1000").await;
     for (count, (node, _)) in nodes.iter().take(2).enumerate() {
         both.patch(NODE, &node.name, label(json!("yes"))).await;
         both.same(DAEMON_SET, "agent", available(i64::try_from(count).unwrap() + 1)).await;

@@ -186,8 +186,9 @@ async fn end(play: &Play) {
     }
     play.until_quiet().await;
     let pods = play.server.objects(&SLOTS[0].child(POD).resource).into_iter();
+    let is_foreign = |pod: &Value| !pod["metadata"]["labels"]["foreign"].is_null();
     let left: Vec<_> =
-        pods.filter(|(_, pod)| pod["metadata"]["labels"]["foreign"].is_null()).collect();
+        pods.filter(|(_, pod)| !is_foreign(pod) && !is_orphaned(play, pod)).collect();
     assert!(left.is_empty(), "pods are left: {left:?}");
     let mut now = BTreeMap::new();
     for version in play.server.versions() {
@@ -197,6 +198,16 @@ async fn end(play: &Play) {
     let stays = |id: &Id| kinds.iter().any(|kind| id.resource.ends_with(kind));
     let left: Vec<_> = now.iter().filter(|(id, is_there)| **is_there && !stays(id)).collect();
     assert!(left.is_empty(), "these are left: {left:?}");
+}
+
+/// Returns whether a pod or its ReplicaSet has no owner: a user has deleted its workload and kept the pods.
+fn is_orphaned(play: &Play, pod: &Value) -> bool {
+    let replica_sets = play.server.objects("/apis/apps/v1/replicasets");
+    let owner = pod["metadata"]["ownerReferences"].get(0);
+    owner.is_none_or(|owner| {
+        let set = replica_sets.iter().find(|(_, set)| set["metadata"]["uid"] == owner["uid"]);
+        set.is_some_and(|(_, set)| set["metadata"]["ownerReferences"].get(0).is_none())
+    })
 }
 
 /// The owned objects and the status, without what differs between objects or moments.

@@ -73,6 +73,9 @@ struct Process {
     /// The number of its writes so far, and the one at which it is killed.
     writes: AtomicU64,
     kill_at: Mutex<Option<(u64, bool)>>,
+    /// The write from which on its new connections hang, and for how long; the end of that.
+    hang_at: Mutex<Option<(u64, Duration)>>,
+    hangs_until: Mutex<Instant>,
     orders: UnboundedSender<Order>,
 }
 
@@ -94,8 +97,15 @@ impl Play {
         let (second, more_orders) = unbounded_channel();
         let is_elected = steps.iter().any(|step| matches!(step.act, Act::Elect));
         let process = |name: &str, orders| {
-            let (writes, kill_at) = (AtomicU64::new(0), Mutex::new(None));
-            Arc::new(Process { name: name.to_owned(), is_elected, writes, kill_at, orders })
+            Arc::new(Process {
+                name: name.to_owned(),
+                is_elected,
+                writes: AtomicU64::new(0),
+                kill_at: Mutex::new(None),
+                hang_at: Mutex::new(None),
+                hangs_until: Mutex::new(Instant::now()),
+                orders,
+            })
         };
         let play = Play {
             server,
@@ -260,6 +270,11 @@ impl Play {
                 let process = &self.processes[*process];
                 let at = process.writes.load(Ordering::Relaxed) + write;
                 *process.kill_at.lock() = Some((at, *after));
+            }
+            Act::HangAt { process, write, time } => {
+                let process = &self.processes[*process];
+                let at = process.writes.load(Ordering::Relaxed) + write;
+                *process.hang_at.lock() = Some((at, *time));
             }
             Act::Image(image) => {
                 *self.image.lock() = *image;
@@ -459,7 +474,11 @@ impl Play {
         self.cluster.set_stopped(false);
         self.set_pods(Pods::Ready);
         self.each_pod(|pod| self.patch(pod, json!({"metadata": {"finalizers": null}})));
-        self.processes.iter().for_each(|process| *process.kill_at.lock() = None);
+        for process in &self.processes {
+            *process.kill_at.lock() = None;
+            *process.hang_at.lock() = None;
+            *process.hangs_until.lock() = Instant::now();
+        }
         for node in 1..=4 {
             self.set_ready(node, "True");
             self.set_room(node, None);
@@ -525,7 +544,8 @@ impl Play {
 }
 
 impl Process {
-    /// Sends a request of this process, and kills it at the write that a step has named.
+    /// Sends a request of this process. At the write that a step has named, kills it, or lets its requests hang; the
+    /// watches go on.
     async fn send(
         &self,
         mut server: Server,
@@ -533,10 +553,18 @@ impl Process {
         admission: &Admission,
     ) -> Result<<Server as Service<Request<Bytes>>>::Response, std::io::Error> {
         let is_of = |what: &str| request.uri().path().contains(what);
-        if request.method() == Method::GET || is_of("/leases") {
+        let is_write = request.method() != Method::GET && !is_of("/leases");
+        let number = self.writes.fetch_add(u64::from(is_write), Ordering::Relaxed) + 1;
+        if let Some((_, time)) = self.hang_at.lock().take_if(|(at, _)| is_write && *at == number) {
+            *self.hangs_until.lock() = Instant::now() + time;
+        }
+        let is_watch = request.uri().query().is_some_and(|query| query.contains("watch="));
+        while !is_watch && Instant::now() < *self.hangs_until.lock() {
+            sleep(Duration::from_secs(1)).await;
+        }
+        if !is_write {
             return server.call(request).await;
         }
-        let number = self.writes.fetch_add(1, Ordering::Relaxed) + 1;
         let killed = self.kill_at.lock().take_if(|(at, _)| *at == number);
         if let Some((_, false)) = killed {
             return self.die().await;

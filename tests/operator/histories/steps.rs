@@ -132,6 +132,12 @@ pub enum Act {
         write: u64,
         after: bool,
     },
+    /// From the n-th write of a process on, its requests hang for this time, but its watches go on.
+    HangAt {
+        process: usize,
+        write: u64,
+        time: Duration,
+    },
     /// A new image of the administrator, for which both processes are started again.
     Image(u8),
     Wait,
@@ -159,6 +165,7 @@ impl Act {
                 | Act::Kill { .. }
                 | Act::Stop { .. }
                 | Act::KillAt { .. }
+                | Act::HangAt { .. }
                 | Act::Image(_)
                 | Act::Refuse(..)
         ) || matches!(self, Act::Clock(ahead) if *ahead != 0)
@@ -239,8 +246,10 @@ pub fn plan(rng: &mut Rng) -> Vec<Step> {
         if matches!(act, Act::Suspend(_)) && !is_elected {
             act = Act::Wait;
         }
-        if let Act::Kill { process, .. } | Act::Stop { process, .. } | Act::KillAt { process, .. } =
-            &mut act
+        if let Act::Kill { process, .. }
+        | Act::Stop { process, .. }
+        | Act::KillAt { process, .. }
+        | Act::HangAt { process, .. } = &mut act
             && !is_elected
         {
             *process = 0;
@@ -267,7 +276,7 @@ fn pause(rng: &mut Rng) -> Duration {
 }
 
 /// Number of kinds of step.
-const KINDS: u8 = 22;
+const KINDS: u8 = 23;
 
 fn act(kind: u8, slot: &mut (Slot, Value), rng: &mut Rng) -> Act {
     match kind {
@@ -361,6 +370,11 @@ fn of_faults(kind: u8, slot: Slot, rng: &mut Rng) -> Act {
         19 => Act::Kill { process, down },
         20 if rng.bool() => Act::Stop { process, down },
         20 => Act::KillAt { process, write: rng.u64(1..8), after: rng.bool() },
+        21 => Act::HangAt {
+            process,
+            write: rng.u64(1..4),
+            time: Duration::from_secs(*rng.choice(&[3, 20, 60]).unwrap()),
+        },
         _ => match rng.u8(..4) {
             0 => Act::Compact,
             1 => Act::Rates(*rng.choice(&[0.0, 0.1]).unwrap(), *rng.choice(&[0.0, 0.05]).unwrap()),

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::deployment::counts;
-use super::{NODES, Object, PODS, Snapshot, Sync, amount, fits, hash, may_stay};
+use super::{NODES, Object, PODS, Snapshot, Sync, amount, fits, hash, may_stay, target};
 
 pub(super) fn sync(snapshot: &Snapshot, set: &Object, sync: &mut Sync) {
     if set.is_deleting() || !set.at("/spec/template").is_object() {
@@ -14,7 +14,7 @@ pub(super) fn sync(snapshot: &Snapshot, set: &Object, sync: &mut Sync) {
     delete_failed(&pods, sync);
     let on = |node: &Object| {
         let name = node.id.name.clone();
-        pods.iter().copied().filter(move |pod| pod.text("/spec/nodeName") == name)
+        pods.iter().copied().filter(move |pod| target(pod) == name)
     };
     let is_new =
         |pod: &Object| pod.value["metadata"]["labels"]["controller-revision-hash"] == *hash;
@@ -49,6 +49,9 @@ pub(super) fn sync(snapshot: &Snapshot, set: &Object, sync: &mut Sync) {
             old.push(pod);
         }
     }
+    let is_gone =
+        |pod: &&&Object| snapshot.of_resource(NODES).all(|node| node.id.name != target(pod));
+    pods.iter().filter(is_gone).for_each(|pod| sync.delete(pod));
     let old: Vec<_> = old.into_iter().map(|pod| (pod, available(pod))).collect();
     replace(set, &old, wanted, wanted - serving, sync);
     let mut status = counts(&[

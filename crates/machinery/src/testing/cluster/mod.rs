@@ -15,9 +15,9 @@
 //!
 //! Differences from the real controllers:
 //! - While several ReplicaSets have pods, scaling changes only the newest one, instead of all in proportion.
-//! - The controller of a DaemonSet assigns its pods to nodes, and `maxSurge` is not supported.
-//! - The scheduler ignores pod affinity, `matchFields`, `Gt`, `Lt` and resources. NoExecute evicts only pods of
-//!   DaemonSets.
+//! - `maxSurge` of a DaemonSet is not supported.
+//! - The scheduler ignores pod affinity, `Gt`, `Lt` and resources, and `matchFields` except for those of DaemonSets.
+//!   NoExecute evicts only pods of DaemonSets.
 //! - A pod terminates at once, whatever its grace period. It has no IP, and its containers never restart by themselves.
 //!   The status that a test writes is overwritten. A pod in a crash loop is Pending and has no exit code.
 //! - A Job starts pods again at once and counts only pods that still exist. Indexes, deadlines, policies and a missing
@@ -391,7 +391,10 @@ impl Sync {
             meta.retain(|_, value| !value.is_null());
         }
         if let Some(node) = node {
-            pod["spec"]["nodeName"] = json!(node);
+            // It replaces the terms of the template, which this node matches (ReplaceDaemonSetPodNodeNameNodeAffinity).
+            let name = json!({"key": "metadata.name", "operator": "In", "values": [node]});
+            pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] =
+                json!({"nodeSelectorTerms": [{"matchFields": [name]}]});
         }
         if let Some(hash) = hash {
             pod["metadata"]["labels"]["controller-revision-hash"] = json!(hash);
@@ -503,6 +506,12 @@ fn fits(pod: &Value, node: &Object, is_daemon: bool) -> bool {
         && taints(node)
             .filter(|taint| taint["effect"] != "PreferNoSchedule")
             .all(|taint| is_daemon && is_tolerated_by_daemons(taint) || is_tolerated(pod, taint))
+}
+
+/// Returns the node for which a DaemonSet's pod was created.
+fn target(pod: &Object) -> &str {
+    let required = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution";
+    pod.text(&format!("{required}/nodeSelectorTerms/0/matchFields/0/values/0"))
 }
 
 /// Returns whether a DaemonSet's pod stays on its node. Of the taints, only NoExecute evicts it.

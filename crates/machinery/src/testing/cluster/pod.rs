@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::job::{has_ended, is_of_a_job};
-use super::{NODES, Object, PODS, PodState, Snapshot, Step, Sync, fits, renewed};
+use super::{NODES, Object, PODS, PodState, Snapshot, Step, Sync, fits, renewed, target};
 
 /// Assigns each pod without a node to the suitable node with the fewest pods.
 pub(super) fn schedule(snapshot: &Snapshot, sync: &mut Sync) {
@@ -21,10 +21,12 @@ pub(super) fn schedule(snapshot: &Snapshot, sync: &mut Sync) {
         let candidates = snapshot.of_resource(NODES).filter(|node| {
             let room = node.at("/status/allocatable/pods").as_str().and_then(|it| it.parse().ok());
             let load = loads.get(node.id.name.as_str()).copied().unwrap_or_default();
-            node.is("Ready")
-                && !node.is_deleting()
-                && fits(&pod.value["spec"], node, false)
-                && room.is_none_or(|room: usize| load < room)
+            let is_possible = match target(pod) {
+                "" => node.is("Ready") && fits(&pod.value["spec"], node, false),
+                target => target == node.id.name && fits(&pod.value["spec"], node, true),
+            };
+            let has_room = room.is_none_or(|room: usize| load < room);
+            is_possible && has_room && !node.is_deleting()
         });
         let least = candidates.min_by_key(|node| loads.get(node.id.name.as_str()));
         if let Some(node) = least {
