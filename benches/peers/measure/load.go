@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -65,7 +64,7 @@ func (a *api) observe(first, n int) *observer {
 	for path, handle := range map[string]func(*event){foosPath: foos, deploymentsPath: deployments} {
 		var list event
 		check(json.Unmarshal(must(a.get(path+"?limit=1")), &list.Object))
-		check(a.watch(ctx, path, list.Object.Metadata.ResourceVersion, handle, o.lost))
+		go func() { o.lost <- a.watch(ctx, path, list.Object.Metadata.ResourceVersion, handle) }()
 	}
 	return o
 }
@@ -118,8 +117,6 @@ func (o *observer) wait(ended <-chan struct{}) error {
 		return errors.New("the contender ended by itself")
 	case err := <-o.lost:
 		return err
-	case <-o.api.ctx.Done():
-		return o.api.ctx.Err()
 	case <-time.After(convergeLimit):
 		return fmt.Errorf("%d of %d events are missing after %s", o.left.Load(), 2*o.n, convergeLimit)
 	}
@@ -155,60 +152,48 @@ type event struct {
 	}
 }
 
-// watch calls handle for each event. The API server ends a watch that reads too slowly; it goes on
-// behind the last event, and sends the error to lost if that is impossible.
-func (a *api) watch(ctx context.Context, path, from string, handle func(*event), lost chan<- error) error {
-	open := func() (io.ReadCloser, error) {
-		return a.client.Get().RequestURI(path + "?watch=1&timeoutSeconds=3600&resourceVersion=" + from).Stream(ctx)
-	}
-	stream, err := open()
-	if err != nil {
-		return err
-	}
-	go func() {
-		for err == nil {
-			if from, err = follow(stream, from, handle); err == nil {
-				stream, err = open()
+// watch calls handle for each event until it fails. The API server ends a watch that reads too slowly; it goes on
+// behind the last event.
+func (a *api) watch(ctx context.Context, path, from string, handle func(*event)) error {
+	for {
+		stream, err := a.client.Get().RequestURI(path + "?watch=1&timeoutSeconds=3600&resourceVersion=" + from).Stream(ctx)
+		if err != nil {
+			return fmt.Errorf("the watch of %s was lost: %w", path, err)
+		}
+		events := json.NewDecoder(stream)
+		for e := new(event); events.Decode(e) == nil; e = new(event) {
+			if e.Type == "ERROR" {
+				return fmt.Errorf("the watch of %s was lost: %s", path, e.Object.Message)
 			}
+			from = e.Object.Metadata.ResourceVersion
+			handle(e)
 		}
-		lost <- fmt.Errorf("the watch of %s was lost: %w", path, err)
-	}()
-	return nil
-}
-
-// follow handles the events of one watch until it ends, and returns the version of the last one.
-func follow(stream io.ReadCloser, from string, handle func(*event)) (string, error) {
-	defer stream.Close()
-	for events := json.NewDecoder(stream); ; {
-		var e event
-		if events.Decode(&e) != nil {
-			return from, nil
-		}
-		if e.Type == "ERROR" {
-			return from, fmt.Errorf("no events after version %s: %s", from, e.Object.Message)
-		}
-		from = e.Object.Metadata.ResourceVersion
-		handle(&e)
+		stream.Close()
 	}
 }
 
 // putInPlace creates n Foos as a controller leaves them: with their Deployments and statuses.
 func (a *api) putInPlace(n int) error {
-	group, ctx := errgroup.WithContext(a.ctx)
-	group.SetLimit(creators)
-	for i := 0; i < n && ctx.Err() == nil; i++ {
-		group.Go(func() error {
-			var made v1alpha1.Foo
-			if err := a.post(foosPath+"?fieldManager=kubectl-create", newFoo(fooName(i)), &made); err != nil {
-				return err
-			}
-			if err := a.post(deploymentsPath+"?fieldManager=sample-controller", foo.NewDeployment(&made), nil); err != nil {
-				return err
-			}
-			_, err := a.call("PATCH", foosPath+"/"+made.Name+"/status?fieldManager=sample-controller",
-				string(types.MergePatchType), []byte(`{"status":{"availableReplicas":0}}`))
+	return inParallel(creators, n, func(i int) error {
+		var made v1alpha1.Foo
+		if err := a.post(foosPath+"?fieldManager=kubectl-create", newFoo(fooName(i)), &made); err != nil {
 			return err
-		})
+		}
+		if err := a.post(deploymentsPath+"?fieldManager=sample-controller", foo.NewDeployment(&made), nil); err != nil {
+			return err
+		}
+		_, err := a.call("PATCH", foosPath+"/"+made.Name+"/status?fieldManager=sample-controller",
+			string(types.MergePatchType), []byte(`{"status":{"availableReplicas":0}}`))
+		return err
+	})
+}
+
+// inParallel does something for the numbers 0..n-1, several at once, until one fails.
+func inParallel(atOnce, n int, do func(i int) error) error {
+	group, ctx := errgroup.WithContext(context.Background())
+	group.SetLimit(atOnce)
+	for i := 0; i < n && ctx.Err() == nil; i++ {
+		group.Go(func() error { return do(i) })
 	}
 	return group.Wait()
 }

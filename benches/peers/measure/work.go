@@ -23,20 +23,20 @@ func (b *bench) measureCreates(c contender, run int) {
 	// One Foo first, so that the work finds filled caches and open connections.
 	s.createFoos(&result{Foos: 1}, b.converge+b.rate, 0)
 	if b.wants("converge") {
-		r := result{Part: "converge", Contender: c.name, Run: run, Workers: b.workers, Foos: b.converge}
+		r := result{Part: "converge", Contender: c.name, Run: run, Foos: b.converge}
 		o := s.createFoos(&r, 0, 0)
 		perFoo := func(metric string, n int) { r.Metrics[metric] = float64(n) / float64(r.Foos) }
-		perFoo("deployment_writes_per_foo", r.Requests.sum(writeVerbs, "deployments"))
-		perFoo("status_writes_per_foo", r.Requests.sum(writeVerbs, "foos/status"))
-		perFoo("events_per_foo", r.Requests.sum(writeVerbs, "events"))
-		perFoo("reads_per_foo", r.Requests.total()-r.Requests.writes())
+		perFoo("deployment_writes_per_foo", r.Requests.writes("deployments"))
+		perFoo("status_writes_per_foo", r.Requests.writes("foos/status"))
+		perFoo("events_per_foo", r.Requests.writes("events"))
+		perFoo("reads_per_foo", r.Requests.total()-r.Requests.writes(""))
 		r.Metrics["span_s"] = o.span().Seconds()
 		b.record(r, "span_s", "cpu_s", "resident_mb")
 	}
 	if b.wants("rate") {
 		// A pause of this program's garbage collector would count as the contender's.
 		defer debug.SetGCPercent(debug.SetGCPercent(-1))
-		r := result{Part: "rate", Contender: c.name, Run: run, Workers: b.workers, Foos: b.rate}
+		r := result{Part: "rate", Contender: c.name, Run: run, Foos: b.rate}
 		ms := s.createFoos(&r, b.converge, b.perSecond).latencies()
 		r.Metrics["p50_ms"], r.Metrics["p99_ms"] = percentile(ms, 50), percentile(ms, 99)
 		b.record(r, "p50_ms", "p99_ms", "cpu_s")
@@ -50,7 +50,7 @@ func (s *session) createFoos(r *result, first, perSecond int) *observer {
 	defer o.stop()
 	check(o.create(perSecond))
 	if err := o.wait(s.ended); err != nil {
-		check(fmt.Errorf("%s: %w; see %s", s.user, err, s.log))
+		check(fmt.Errorf("%w; see %s", err, s.log))
 	}
 	s.untilQuiet(quietAfterWork)
 	s.measured(r)
@@ -67,44 +67,44 @@ func percentile(sorted []float64, p float64) float64 {
 func (b *bench) measureColdStarts() {
 	cp := b.startControlPlane()
 	defer cp.stop()
-	writers := slices.DeleteFunc(slices.Clone(b.contenders), func(c contender) bool { return !c.canCompare })
-	hasOurs := slices.ContainsFunc(b.contenders, func(c contender) bool { return c.name == "ours" })
+	isOurs := func(c contender) bool { return c.name == "ours" }
+	writers := slices.DeleteFunc(slices.Clone(b.contenders), isOurs)
+	ours := slices.IndexFunc(b.contenders, isOurs)
 	filled := 0
 	for _, n := range b.growth {
 		if filled == 0 {
 			check(cp.putInPlace(n))
-			for _, c := range b.contenders {
-				if c.name == "ours" { // Records in each Deployment that it applied it. A restart finds this done.
-					s := b.start(cp, c, true, "unmeasured")
-					s.untilQuiet(quietStart)
-					s.stop()
-				}
+			if ours >= 0 { // Records in each Deployment that it applied it. A restart finds this done.
+				s := b.start(cp, b.contenders[ours], true, "unmeasured")
+				s.untilQuiet(quietStart)
+				s.stop()
 			}
 		} else {
-			check(cp.copyInPlace(filled, n, hasOurs))
+			check(cp.copyInPlace(filled, n, ours >= 0))
 		}
 		filled = n
-		size := must(cp.size(foosPath)) + must(cp.size(deploymentsPath))
-		log.Printf("%d Foos and their Deployments are in place, %.1f MB of JSON", n, float64(size)/1e6)
+		log.Printf("%d Foos and their Deployments are in place", n)
 		time.Sleep(2 * time.Second) // The servers settle after so many writes.
-		measure := func(compare bool) func(contender, int) {
-			return func(c contender, run int) {
-				r := result{Part: "coldstart", Contender: c.name, Run: run, Workers: b.workers, Foos: n, Compares: compare}
-				s := b.start(cp, c, compare, r.name())
-				defer s.stop()
-				last := s.untilQuiet(quietStart)
-				s.measured(&r)
-				r.Metrics["quiet_s"], r.Metrics["json_mb"] = last.Sub(s.started).Seconds(), float64(size)/1e6
-				b.record(r, "quiet_s", "cpu_s", "peak_mb", "writes")
-			}
+		start := func(compare bool) func(contender, int) {
+			return func(c contender, run int) { b.measureColdStart(cp, c, run, n, compare) }
 		}
 		if n == b.coldStart {
-			b.interleaved(b.contenders, b.runs, 0, measure(true))
-			b.interleaved(writers, b.runs, b.limit, measure(false))
+			b.interleaved(b.contenders, b.runs, start(true))
+			b.interleaved(writers, b.runs, start(false))
 		} else {
-			b.interleaved(b.contenders, 1, 0, measure(true))
+			b.interleaved(b.contenders, 1, start(true))
 		}
 	}
+}
+
+func (b *bench) measureColdStart(cp *controlPlane, c contender, run, foos int, compare bool) {
+	r := result{Part: "coldstart", Contender: c.name, Run: run, Foos: foos, Compares: compare}
+	s := b.start(cp, c, compare, r.name())
+	defer s.stop()
+	last := s.untilQuiet(quietStart)
+	s.measured(&r)
+	r.Metrics["quiet_s"] = last.Sub(s.started).Seconds()
+	b.record(r, "quiet_s", "cpu_s", "peak_mb", "writes")
 }
 
 var (
@@ -117,10 +117,7 @@ func (b *bench) measureQueues() {
 	for run := 1; run <= b.runs; run++ {
 		b.measureQueue(run, queueOfPeers, filepath.Join(b.bins, "queues.test"), "-test.run=^$", "-test.bench=.",
 			"-test.benchtime="+b.queueTime)
-		if b.ourQueue != "" {
-			b.measureQueue(run, queueOfOurs, b.ourQueue, "--bench", "--noplot", "--output-format=bencher",
-				"--measurement-time=1", "object_keys/100000$")
-		}
+		b.measureQueue(run, queueOfOurs, b.ourQueue, "--bench", "--noplot", "--output-format=bencher", "--measurement-time=1")
 	}
 }
 
