@@ -14,7 +14,7 @@
 #
 # With any option, or with OURS set, the tables are only printed: the document is of one whole run.
 # Results are in target/bench. Do nothing else on the machine meanwhile. Needs cargo, Go 1.26 and what
-# hack/controlplane.sh needs. The peers are built once, into ${XDG_CACHE_HOME:-~/.cache}/workload-operator/bench.
+# hack/controlplane.sh needs. The first build takes several minutes.
 #
 # Environment: OURS (program to measure as `ours`; default: crates/machinery/examples/foo.rs is built),
 # CONTROLPLANE (the script that starts one), CARGO_TARGET_DIR, XDG_CACHE_HOME, GOFLAGS, GOPROXY.
@@ -29,10 +29,14 @@ source "$HACK_DIR/lib/go.sh"
 readonly ROOT=${HACK_DIR%/*}
 CARGO_TARGET_DIR=$(realpath -m "${CARGO_TARGET_DIR:-$ROOT/target}") # cargo is called in another folder
 readonly PEERS=$ROOT/benches/peers OUT=$ROOT/target/bench CONTROLPLANE=${CONTROLPLANE:-$HACK_DIR/controlplane.sh}
+readonly BINS=$OUT/bin
 OURS=${OURS:-} OUR_QUEUE=
+REVISION="revision $(git -C "$ROOT" describe --always --dirty --abbrev=9 --exclude '*')"
+[[ -z $OURS ]] || REVISION="program ${OURS##*/}"
 
 main() {
-  local command=run only=requests,converge,rate,queue,coldstart contenders=ours document=$ROOT/docs/PERFORMANCE.md options=()
+  local command=run tool options=() document=$ROOT/docs/PERFORMANCE.md
+  local only=requests,converge,rate,queue,coldstart contenders=ours,client-go,controller-runtime,kube-runtime
   [[ -z $OURS ]] || document=
   while (($# > 0)); do
     case $1 in
@@ -51,44 +55,40 @@ main() {
     shift
   done
   [[ -r /proc/self/stat ]] || die 3 "needs Linux: CPU time and memory are read from /proc"
-  mkdir -p "$OUT"
-  build_peers
-  [[ $command == run ]] || return 0
-  local revision="program $OURS"
-  [[ -n $OURS ]] || revision="revision $(git -C "$ROOT" describe --always --dirty --abbrev=9 --exclude '*')"
-  [[ $only == requests || $only == queue || -n $OURS || ,$contenders, != *,ours,* ]] || build_ours
-  [[ ,$only, != *,queue,* ]] || build_our_queue
-  [[ $only == queue ]] || "$CONTROLPLANE" build >/dev/null
+  for tool in go cargo flock; do
+    type -P "$tool" >/dev/null || die 3 "'$tool' is missing"
+  done
+  [[ $only =~ converge|rate|coldstart ]] || contenders=
+  build "$only,$contenders"
+  [[ $command != run ]] || measure "${options[@]}" -document "$document"
+}
+
+measure() {
+  "$CONTROLPLANE" build >/dev/null
   exec {measuring}<"$OUT"
   flock --nonblock "$measuring" || die 1 "another hack/campaigns/bench.sh is measuring; two at once would measure each other"
   "$BINS/measure" -bin "$BINS" -ours "$OURS" -our-queue "$OUR_QUEUE" -controlplane "$CONTROLPLANE" -out "$OUT" \
-    -crd "$ROOT/artifacts/examples/foo-crd.yaml" -document "$document" -taken-on "$(machine) ($revision)" "${options[@]}"
+    -crd "$ROOT/artifacts/examples/foo-crd.yaml" -taken-on "$(machine) ($REVISION)" "$@"
 }
 
-# Sets BINS to the folder of the built peers.
-build_peers() {
-  local key tool program
-  cache_folder bench
-  for tool in go cargo flock sha256sum; do
-    type -P "$tool" >/dev/null || die 3 "'$tool' is missing"
-  done
-  # Everything that decides what the programs are: sources, locked versions, compilers.
-  key=$(cd "$PEERS" && { uname -sm; go env GOVERSION; cargo --version; find . -type f \
-    ! -path '*/target/*' -print0 | sort -z | xargs -0 sha256sum; } | sha256sum)
-  BINS=$CACHE_FOLDER/${key:0:12}
-  [[ ! -e $BINS/complete ]] || return 0
-  say "building the peers; the first time this takes several minutes"
+# Builds what the parts and contenders need: go and cargo know what is up to date.
+build() {
+  local wanted=,$1, program
   mkdir -p "$BINS"
-  exec {lock}<"$BINS"
-  flock "$lock"
-  for program in client-go controller-runtime measure; do
-    (in_module "$PEERS" build -trimpath -ldflags '-s -w' -o "$BINS/$program" "./$program")
+  for program in measure client-go controller-runtime; do
+    [[ ,measure$wanted != *,$program,* ]] ||
+      (in_module "$PEERS" build -trimpath -ldflags '-s -w' -o "$BINS/$program" "./$program")
   done
+  if [[ $wanted == *,kube-runtime,* ]]; then
+    cache_folder bench
+    (cd "$PEERS/kube-runtime" && cargo build --quiet --release --locked --target-dir "$CACHE_FOLDER")
+    install "$CACHE_FOLDER/release/kube-runtime-peer" "$BINS/kube-runtime"
+  fi
+  [[ $wanted != *,ours,* || -n $OURS ]] || build_ours
+  [[ $wanted == *,queue,* ]] || return 0
   (in_module "$PEERS" test -c -o "$BINS/queues.test" ./queues)
-  (cd "$PEERS/kube-runtime" && cargo build --quiet --release --locked --target-dir "$CACHE_FOLDER/kube-runtime-target")
-  install "$CACHE_FOLDER/kube-runtime-target/release/kube-runtime-peer" "$BINS/kube-runtime"
-  : >"$BINS/complete"
-  exec {lock}<&-
+  OUR_QUEUE=$(cd "$ROOT" && cargo bench --quiet --locked --no-run --bench workqueue --message-format=json |
+    sed -n 's/.*"name":"workqueue".*"executable":"\([^"]*\)".*/\1/p' | tail -n 1)
 }
 
 build_ours() {
@@ -99,12 +99,6 @@ build_ours() {
   mkdir "$package/src/bin" && cp "$ROOT/crates/machinery/examples/foo.rs" "$package/src/bin/"
   cargo build --quiet --locked --release --target-dir "$CARGO_TARGET_DIR" --manifest-path "$package/Cargo.toml" --bin foo
   OURS=$CARGO_TARGET_DIR/release/foo
-}
-
-build_our_queue() {
-  say "building benches/workqueue.rs"
-  OUR_QUEUE=$(cd "$ROOT" && cargo bench --quiet --locked --no-run --bench workqueue --message-format=json |
-    sed -n 's/.*"name":"workqueue".*"executable":"\([^"]*\)".*/\1/p' | tail -n 1)
 }
 
 machine() {
