@@ -2,34 +2,21 @@ package main
 
 import (
 	"fmt"
+	"log"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
 
-// A contender is a Foo controller. To add one, add it to names.
-type contender struct {
-	name, program string
-	// canCompare: with --skip-unchanged it writes no status that is there already. Ours always does so.
-	canCompare bool
-	// firstZero: when it compares, it still writes a first 0. The Go peers take a missing status
-	// for 0, so they compare only at a cold start.
-	firstZero bool
-}
+const ours = "ours"
 
-var names = []string{"ours", "client-go", "controller-runtime", "kube-runtime"}
-
-func knownContenders(bins, ours string) []contender {
-	known := []contender{{name: "ours", program: ours}}
-	for _, peer := range names[1:] {
-		known = append(known, contender{peer, filepath.Join(bins, peer), true, peer == "kube-runtime"})
-	}
-	return known
-}
+// names of the contenders. To add one, add it here, a colour in plot.go, and its build in bench.sh.
+var names = []string{ours, "client-go", "controller-runtime", "kube-runtime"}
 
 const (
 	// A contender that is silent and idle for so long is done. A cold start waits longer, because
@@ -63,9 +50,9 @@ func megabytesOf(pid int, line string) float64 {
 // A session is a contender at work on a control plane.
 type session struct {
 	cp      *controlPlane
-	log     string
 	command *exec.Cmd
 	started time.Time
+	stopped atomic.Bool
 	ended   chan struct{}
 	before  tally // of the work
 }
@@ -76,14 +63,17 @@ type tally struct {
 	requests     counts
 }
 
-// start runs a contender. All that it uses counts.
-func (b *bench) start(cp *controlPlane, c contender, compare bool, name string) *session {
-	s := &session{cp: cp, ended: make(chan struct{}), log: filepath.Join(b.out, "log", name+".log")}
-	check(os.MkdirAll(filepath.Dir(s.log), 0o755))
-	output := must(os.Create(s.log))
+// start runs a contender. All that it uses counts. A peer that compares writes no status that is there already.
+func (b *bench) start(cp *controlPlane, contender string, compare bool, name string) *session {
+	program, path := filepath.Join(b.bins, contender), filepath.Join(b.out, "log", name+".log")
+	if contender == ours {
+		program = b.ours
+	}
+	check(os.MkdirAll(filepath.Dir(path), 0o755))
+	output := must(os.Create(path))
 	defer output.Close()
-	s.command = exec.Command(c.program, "--kubeconfig="+cp.kubeconfig, "--workers=8")
-	if compare && c.canCompare {
+	s := &session{cp: cp, ended: make(chan struct{}), command: exec.Command(program, "--kubeconfig="+cp.kubeconfig, "--workers=8")}
+	if compare && contender != ours {
 		s.command.Args = append(s.command.Args, "--skip-unchanged")
 	}
 	s.command.Stdout, s.command.Stderr = output, output
@@ -94,7 +84,10 @@ func (b *bench) start(cp *controlPlane, c contender, compare bool, name string) 
 	s.started = time.Now()
 	check(s.command.Start())
 	go func() {
-		_ = s.command.Wait()
+		ended, _ := s.command.Process.Wait()
+		if !s.stopped.Load() {
+			log.Fatalf("%s ended by itself: %s; see %s", contender, ended, path)
+		}
 		close(s.ended)
 	}()
 	return s
@@ -102,17 +95,12 @@ func (b *bench) start(cp *controlPlane, c contender, compare bool, name string) 
 
 // stop kills the contender. All that is measured was measured before.
 func (s *session) stop() {
-	_ = s.command.Process.Kill()
+	s.stopped.Store(true)
+	check(s.command.Process.Kill())
 	<-s.ended
 }
 
 func (s *session) tally() tally {
-	check(s.cp.ctx.Err())
-	select {
-	case <-s.ended:
-		check(fmt.Errorf("%s ended by itself; see %s", s.command.Path, s.log))
-	default:
-	}
 	return tally{cpuOf(s.command.Process.Pid), s.cp.serversCPU(), s.cp.audit.read()}
 }
 

@@ -1,10 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
+	"errors"
+	"log"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,35 +27,33 @@ const (
 
 type object map[string]any
 
-// An api sends requests to the API server or to etcd's gateway, in JSON.
-type api struct {
-	ctx    context.Context
-	client *rest.RESTClient
-}
+// An api sends requests to the API server or to etcd's gateway, in JSON. An error ends the program.
+type api struct{ *rest.RESTClient }
 
-func newAPI(ctx context.Context, config *rest.Config) *api {
+func newAPI(config *rest.Config) *api {
 	config.QPS = -1
 	config.UserAgent = userAgent
 	config.DisableCompression = true
 	config.NextProtos = []string{"http/1.1"} // a connection per request in flight
 	config.WarningHandler = rest.NoWarnings{}
 	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
-	return &api{ctx, must(rest.UnversionedRESTClientFor(config))}
+	return &api{must(rest.UnversionedRESTClientFor(config))}
 }
 
-func (a *api) call(verb, uri, contentType string, body []byte) ([]byte, error) {
-	return a.client.Verb(verb).RequestURI(uri).SetHeader("Content-Type", contentType).Body(body).Do(a.ctx).Raw()
-}
-
-func (a *api) get(uri string) ([]byte, error) { return a.client.Get().RequestURI(uri).Do(a.ctx).Raw() }
-
-// post sends an object and decodes the answer into reply, if that is not nil.
-func (a *api) post(uri string, object, reply any) error {
-	answer, err := a.call("POST", uri, "application/json", must(json.Marshal(object)))
-	if err == nil && reply != nil {
-		err = json.Unmarshal(answer, reply)
+func (a *api) call(verb, uri, contentType string, body []byte) []byte {
+	answer, err := a.Verb(verb).RequestURI(uri).SetHeader("Content-Type", contentType).Body(body).Do(context.Background()).Raw()
+	if err != nil {
+		log.Fatalf("%s %s: %s", verb, uri, err)
 	}
-	return err
+	return answer
+}
+
+// get decodes an object into reply.
+func (a *api) get(uri string, reply any) { check(json.Unmarshal(a.call("GET", uri, "", nil), reply)) }
+
+// post sends an object and decodes the answer into reply.
+func (a *api) post(uri string, object, reply any) {
+	check(json.Unmarshal(a.call("POST", uri, "application/json", must(json.Marshal(object))), reply))
 }
 
 // A controlPlane is a fresh API server with its etcd, the Foo CRD and an empty namespace.
@@ -69,38 +67,29 @@ type controlPlane struct {
 func (b *bench) startControlPlane() *controlPlane {
 	cp := &controlPlane{script: b.script, folder: must(filepath.Abs(filepath.Join(b.out, "controlplane")))}
 	cp.stop() // what a killed run left over
-	command := exec.CommandContext(b.ctx, cp.script, "start", "--only-api", "--dir", cp.folder,
+	command := exec.Command(cp.script, "start", "--only-api", "--dir", cp.folder,
 		"--while-pid", strconv.Itoa(os.Getpid()))
-	var complaints bytes.Buffer
-	command.Stderr = &complaints
 	kubeconfig, err := command.Output()
-	if err != nil {
-		check(fmt.Errorf("%s start: %w: %s", cp.script, err, complaints.String()))
+	if failed := new(exec.ExitError); errors.As(err, &failed) {
+		log.Fatalf("%s start: %s: %s", cp.script, err, failed.Stderr)
 	}
+	check(err)
 	cp.kubeconfig = strings.TrimSpace(string(kubeconfig))
-	cp.api = newAPI(b.ctx, must(clientcmd.BuildConfigFromFlags("", cp.kubeconfig)))
+	cp.api = newAPI(must(clientcmd.BuildConfigFromFlags("", cp.kubeconfig)))
 	cp.prepare(must(os.ReadFile(b.crd)))
 	cp.audit = openAuditLog(filepath.Join(cp.folder, "audit.log"))
 	return cp
 }
 
-// stop works after Ctrl-C, too: it does without the context.
-func (cp *controlPlane) stop() {
-	if cp.audit != nil {
-		cp.audit.file.Close()
-	}
-	_ = exec.Command(cp.script, "stop", "--dir", cp.folder).Run()
-}
+func (cp *controlPlane) stop() { _ = exec.Command(cp.script, "stop", "--dir", cp.folder).Run() }
 
 func (cp *controlPlane) prepare(crd []byte) {
-	must(cp.call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "application/yaml", crd))
-	check(cp.post("/api/v1/namespaces", object{"metadata": object{"name": namespace}}, nil))
+	cp.call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "application/yaml", crd)
+	cp.post("/api/v1/namespaces", object{"metadata": object{"name": namespace}}, &object{})
 	// The API server needs a moment to take up the CRD.
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		if _, err := cp.get(foosPath); err == nil {
-			return
-		} else if time.Now().After(deadline) {
-			check(err)
+	for begun := time.Now(); cp.Get().RequestURI(foosPath).Do(context.Background()).Error() != nil; time.Sleep(look) {
+		if time.Since(begun) > 30*time.Second {
+			log.Fatalf("there is no %s", foosPath)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"log"
 	"path/filepath"
 	"strings"
 
@@ -23,7 +24,7 @@ type pair struct {
 // copyInPlace copies Foo 0 and its Deployment to the numbers from..to-1, in etcd: the API server would create only
 // some hundreds a second. All names, UIDs and records have the same length, so the lengths in the encoded objects stay
 // right.
-func (cp *controlPlane) copyInPlace(from, to int, needsRecord bool) error {
+func (cp *controlPlane) copyInPlace(from, to int, needsRecord bool) {
 	etcd := cp.etcd()
 	var originals []pair
 	var uids []string
@@ -33,15 +34,15 @@ func (cp *controlPlane) copyInPlace(from, to int, needsRecord bool) error {
 		deploymentsPath: "/registry/deployments/" + namespace + "/",
 	} {
 		var made metav1.PartialObjectMetadata
-		check(json.Unmarshal(must(cp.get(path+"/"+fooName(0))), &made))
+		cp.get(path+"/"+fooName(0), &made)
 		uids = append(uids, string(made.UID))
 		kept += made.Annotations[applied]
 		var found struct{ Kvs []pair }
-		check(etcd.post("/v3/kv/range", pair{Key: []byte(key + fooName(0))}, &found))
+		etcd.post("/v3/kv/range", pair{Key: []byte(key + fooName(0))}, &found)
 		originals = append(originals, found.Kvs...)
 	}
 	if kept != record(fooName(0)) && (kept != "" || needsRecord) {
-		return fmt.Errorf("the Deployment of %s has the record %s, this program expects %s: adapt it to foo.rs",
+		log.Fatalf("the Deployment of %s has the record %s, this program expects %s: adapt it to foo.rs",
 			fooName(0), kept, record(fooName(0)))
 	}
 	var puts []object
@@ -56,19 +57,16 @@ func (cp *controlPlane) copyInPlace(from, to int, needsRecord bool) error {
 			puts = append(puts, object{"requestPut": copied})
 		}
 		if len(puts)+len(originals) > putsAtOnce || i == to-1 {
-			if err := etcd.post("/v3/kv/txn", object{"success": puts}, nil); err != nil {
-				return err
-			}
+			etcd.post("/v3/kv/txn", object{"success": puts}, &object{})
 			puts = nil
 		}
 	}
-	return nil
 }
 
 // etcd is the JSON gateway of the control plane's etcd.
 func (cp *controlPlane) etcd() *api {
 	pki := func(name string) string { return filepath.Join(cp.folder, "pki", name) }
-	return newAPI(cp.ctx, &rest.Config{
+	return newAPI(&rest.Config{
 		Host:            "https://127.0.0.1:" + cp.runFile("etcd.ports")[0],
 		TLSClientConfig: rest.TLSClientConfig{CAFile: pki("ca.crt"), CertFile: pki("server.crt"), KeyFile: pki("server.key")},
 	})

@@ -6,18 +6,14 @@
 //   - CPU time and memory come from the kernel, requests from the API server's audit log, times
 //     from watches of this program. No contender reports on itself.
 //   - Contenders take turns. On a control plane, each round begins with another one.
-//   - No control plane and no contender outlives this program.
+//   - No control plane and no contender outlives this program: the first error ends it.
 package main
 
 import (
-	"context"
 	"flag"
-	"fmt"
 	"log"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -34,15 +30,9 @@ type sizes struct {
 
 var (
 	// full is for the document.
-	full = sizes{
-		runs: 5, converge: 4000, rate: 2000, perSecond: 100, coldStart: 20000,
-		growth: []int{500, 2500, 10000, 20000, 100000}, requests: 1500, queueTime: "0.5s",
-	}
+	full = sizes{5, 4000, 2000, 100, 20000, []int{500, 2500, 10000, 20000, 100000}, 1500, "0.5s"}
 	// small shows that everything works, not which contender is faster.
-	small = sizes{
-		runs: 1, converge: 200, rate: 200, perSecond: 100, coldStart: 1000,
-		growth: []int{500, 1000}, requests: 100, queueTime: "0.2s",
-	}
+	small = sizes{1, 200, 200, 100, 1000, []int{500, 1000}, 100, "0.2s"}
 )
 
 // parts of the work, in the order in which they are measured.
@@ -51,22 +41,18 @@ var parts = []string{"requests", "converge", "rate", "queue", "coldstart"}
 // A bench is one run of this program.
 type bench struct {
 	sizes
-	ctx        context.Context
-	contenders []contender
-	wanted     []string // parts
-	rounds     int      // begun so far
-	started    time.Time
-	results    []result
+	contenders, wanted []string // wanted parts
+	rounds             int      // begun so far
+	started            time.Time
+	results            []result
 
 	bins, ours, ourQueue, script, crd, out, document, takenOn string
 }
 
-// A failure ends the run. check panics with it, so that the deferred calls stop what was started.
-type failure struct{ error }
-
+// check ends the program on an error. The kernel ends the contender then, and the control plane's script sees it.
 func check(err error) {
 	if err != nil {
-		panic(failure{err})
+		log.Fatal(err)
 	}
 }
 
@@ -78,21 +64,22 @@ func must[T any](value T, err error) T {
 func main() {
 	log.SetFlags(0)
 	log.SetPrefix("measure: ")
-	defer func() {
-		switch reason := recover().(type) {
-		case nil:
-		case failure:
-			log.Fatal(reason)
-		default:
-			panic(reason)
-		}
-	}()
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	b := bench{ctx: ctx, started: time.Now()}
+	b := bench{started: time.Now()}
 	b.parseFlags()
 	b.checkMarks()
-	b.measure()
+	if b.wants("requests") {
+		b.measureRequests()
+	}
+	if b.wants("converge") || b.wants("rate") {
+		b.interleaved(b.contenders, b.runs, b.measureCreates)
+	}
+	if b.wants("queue") {
+		b.measureQueues()
+	}
+	if b.wants("coldstart") {
+		b.measureColdStarts()
+	}
+	log.Printf("measured in %s", time.Since(b.started).Round(time.Second))
 	b.writeReport()
 }
 
@@ -123,11 +110,7 @@ func (b *bench) parseFlags() {
 		smaller := slices.DeleteFunc(slices.Clone(b.growth), func(n int) bool { return n >= *largest })
 		b.growth = append(smaller, *largest)
 	}
-	b.wanted = split(*only, parts)
-	chosen := split(*who, names)
-	b.contenders = slices.DeleteFunc(knownContenders(b.bins, b.ours), func(c contender) bool {
-		return !slices.Contains(chosen, c.name)
-	})
+	b.wanted, b.contenders = split(*only, parts), split(*who, names)
 }
 
 // split returns what a flag names between commas, all of which has to be known.
@@ -135,7 +118,7 @@ func split(flag string, known []string) []string {
 	chosen := strings.Split(flag, ",")
 	for _, name := range chosen {
 		if !slices.Contains(known, name) {
-			check(fmt.Errorf("there is no %q, but: %s", name, strings.Join(known, " ")))
+			log.Fatalf("there is no %q, but: %s", name, strings.Join(known, " "))
 		}
 	}
 	return chosen
@@ -143,24 +126,8 @@ func split(flag string, known []string) []string {
 
 func (b *bench) wants(part string) bool { return slices.Contains(b.wanted, part) }
 
-func (b *bench) measure() {
-	if b.wants("requests") {
-		b.measureRequests()
-	}
-	if b.wants("converge") || b.wants("rate") {
-		b.interleaved(b.contenders, b.runs, b.measureCreates)
-	}
-	if b.wants("queue") {
-		b.measureQueues()
-	}
-	if b.wants("coldstart") {
-		b.measureColdStarts()
-	}
-	log.Printf("measured in %s", time.Since(b.started).Round(time.Second))
-}
-
 // interleaved measures all contenders once, then all again.
-func (b *bench) interleaved(all []contender, runs int, measure func(c contender, run int)) {
+func (b *bench) interleaved(all []string, runs int, measure func(contender string, run int)) {
 	for run := 1; run <= runs && len(all) > 0; run++ {
 		first := b.rounds % len(all)
 		b.rounds++

@@ -44,7 +44,7 @@ func TestARowComparesMediansWithTheBestPeer(t *testing.T) {
 	var all []result
 	for contender, runs := range map[string][]float64{"ours": {1, 9, 2}, "client-go": {5, 5, 5}, "kube-runtime": {3, 100}} {
 		for _, cpu := range runs {
-			all = append(all, result{Part: "converge", Contender: contender, Foos: 4000, Metrics: map[string]float64{"cpu_s": cpu}})
+			all = append(all, result{Part: "converge", Contender: contender, Metrics: map[string]float64{"cpu_s": cpu}})
 		}
 	}
 	b := bench{sizes: full}
@@ -67,7 +67,7 @@ func TestOnlyWhatIsBetweenTheMarksIsReplaced(t *testing.T) {
 func TestAPlotHasAContendersMedians(t *testing.T) {
 	var all []result
 	for _, run := range []plotter.XY{{X: 500, Y: 10}, {X: 500, Y: 1000}, {X: 500, Y: 100}, {X: 5000, Y: 0}} {
-		all = append(all, result{Part: "coldstart", Contender: "ours", Foos: int(run.X), Compares: true,
+		all = append(all, result{Part: "coldstart", Contender: "ours", Foos: int(run.X),
 			Metrics: map[string]float64{"peak_mb": run.Y}})
 	}
 	want := plotter.XYs{{X: 1000, Y: 100}, {X: 10000, Y: least}}

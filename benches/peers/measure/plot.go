@@ -50,7 +50,7 @@ func drawPlots(all []result, folder string) (drawn []growth) {
 func (g *growth) points(all []result, contender string) (points plotter.XYs) {
 	values := map[int][]float64{}
 	for _, r := range all {
-		if r.Part == "coldstart" && r.Compares && r.Contender == contender {
+		if (r.Part == "coldstart" || r.Part == "growth") && r.Contender == contender {
 			values[r.Foos] = append(values[r.Foos], max(r.Metrics[g.metric], least))
 		}
 	}

@@ -16,17 +16,13 @@ import (
 // A result is one run of one contender, or of one kind of request.
 type result struct {
 	Part, Contender, Request string
-	Run, Workers, Foos       int
-	Compares                 bool // at a cold start: before it writes
+	Run, Foos                int
 	Metrics                  map[string]float64
 	Requests                 counts
 }
 
 func (r *result) name() string {
-	if r.Part == "requests" {
-		return r.Request
-	}
-	return fmt.Sprintf("%s-foos%d-workers%d-compares-%t-run%d-%s", r.Part, r.Foos, r.Workers, r.Compares, r.Run, r.Contender)
+	return fmt.Sprintf("%s%s-foos%d-run%d-%s", r.Part, r.Request, r.Foos, r.Run, r.Contender)
 }
 
 // record keeps a result, in a file too, so that an aborted run is not lost.
@@ -44,58 +40,50 @@ const missing = "–"
 
 // A row compares one number, of which less is better.
 type row struct {
-	title   string
-	pick    func(*result) bool
-	metric  string
-	digits  int
-	isCount bool // compared as it is, without a ratio
+	title, part, metric string
+	digits              int
+	isCount             bool // compared as it is, without a ratio
 }
 
 func (b *bench) rows() []row {
-	part := func(name string, foos int) func(*result) bool {
-		return func(r *result) bool { return r.Part == name && r.Foos == foos }
-	}
-	converge, rate, cold := part("converge", b.converge), part("rate", b.rate), part("coldstart", b.coldStart)
-	comparing := func(r *result) bool { return cold(r) && r.Compares }
-	// Ours has one way to run.
-	writing := func(r *result) bool { return cold(r) && (!r.Compares || r.Contender == "ours") }
-	queue := func(workers int) func(*result) bool {
-		return func(r *result) bool { return r.Part == "queue" && r.Workers == workers }
-	}
 	work := fmt.Sprintf("converge %s Foos: ", thousands(b.converge))
 	at := fmt.Sprintf("%d creates/s, %s Foos: ", b.perSecond, thousands(b.rate))
 	start := fmt.Sprintf("cold start on %s Foos and their Deployments: ", thousands(b.coldStart))
 	return []row{
-		{work + "CPU s", converge, "cpu_s", 2, false},
-		{"… converged after s", converge, "span_s", 1, false},
-		{"… CPU s of API server and etcd", converge, "servers_cpu_s", 1, false},
-		{"… Deployment writes per Foo", converge, "deployment_writes_per_foo", 3, true},
-		{"… status writes per Foo", converge, "status_writes_per_foo", 2, true},
-		{"… events per Foo", converge, "events_per_foo", 2, true},
-		{"… reads per Foo", converge, "reads_per_foo", 3, true},
-		{"… resident MB after", converge, "resident_mb", 1, false},
-		{start + "CPU s", writing, "cpu_s", 2, false},
-		{"… until quiet, s", writing, "quiet_s", 1, false},
-		{"… writes", writing, "writes", 0, true},
-		{"… peak resident MB", writing, "peak_mb", 1, false},
-		{"the same, peers made to compare before they write: CPU s", comparing, "cpu_s", 2, false},
-		{"… until quiet, s", comparing, "quiet_s", 1, false},
-		{"… peak resident MB", comparing, "peak_mb", 1, false},
-		{at + "Deployment seen after, p50 ms", rate, "p50_ms", 2, false},
-		{"… p99 ms", rate, "p99_ms", 2, false},
-		{"… CPU s", rate, "cpu_s", 2, false},
-		{"queue, ns per add+get+done, 100,000 keys waiting: 1 worker", queue(1), "ns_per_key", 0, false},
-		{"… 4 workers", queue(4), "ns_per_key", 0, false},
-		{"… 16 workers", queue(16), "ns_per_key", 0, false},
+		{work + "CPU s", "converge", "cpu_s", 2, false},
+		{"… converged after s", "converge", "span_s", 1, false},
+		{"… CPU s of API server and etcd", "converge", "servers_cpu_s", 1, false},
+		{"… Deployment writes per Foo", "converge", "deployment_writes_per_foo", 3, true},
+		{"… status writes per Foo", "converge", "status_writes_per_foo", 2, true},
+		{"… events per Foo", "converge", "events_per_foo", 2, true},
+		{"… reads per Foo", "converge", "reads_per_foo", 3, true},
+		{"… resident MB after", "converge", "resident_mb", 1, false},
+		{start + "CPU s", "coldstart-writing", "cpu_s", 2, false},
+		{"… until quiet, s", "coldstart-writing", "quiet_s", 1, false},
+		{"… writes", "coldstart-writing", "writes", 0, true},
+		{"… peak resident MB", "coldstart-writing", "peak_mb", 1, false},
+		{"the same, peers made to compare before they write: CPU s", "coldstart", "cpu_s", 2, false},
+		{"… until quiet, s", "coldstart", "quiet_s", 1, false},
+		{"… peak resident MB", "coldstart", "peak_mb", 1, false},
+		{at + "Deployment seen after, p50 ms", "rate", "p50_ms", 2, false},
+		{"… p99 ms", "rate", "p99_ms", 2, false},
+		{"… CPU s", "rate", "cpu_s", 2, false},
+		{"queue, ns per add+get+done, 100,000 keys waiting: 1 worker", "queue-1", "ns_per_key", 0, false},
+		{"… 4 workers", "queue-4", "ns_per_key", 0, false},
+		{"… 16 workers", "queue-16", "ns_per_key", 0, false},
 	}
 }
 
-// values are the row's numbers of one contender, sorted.
+// values are the row's numbers of one contender, sorted. Ours has one way to run a cold start.
 func (r *row) values(all []result, contender string) []float64 {
+	part := r.part
+	if contender == ours {
+		part = strings.TrimSuffix(part, "-writing")
+	}
 	var values []float64
-	for i := range all {
-		if value, ok := all[i].Metrics[r.metric]; ok && all[i].Contender == contender && r.pick(&all[i]) {
-			values = append(values, value)
+	for _, one := range all {
+		if one.Part == part && one.Contender == contender {
+			values = append(values, one.Metrics[r.metric])
 		}
 	}
 	slices.Sort(values)
@@ -104,33 +92,38 @@ func (r *row) values(all []result, contender string) []float64 {
 
 // line is the row of the table, or nothing if nobody has results for it.
 func (r *row) line(all []result) string {
-	ours, best := math.NaN(), math.Inf(1)
+	own, best := math.NaN(), math.Inf(1)
 	var cells []string
 	for _, name := range names {
 		values := r.values(all, name)
 		cells = append(cells, spread(values, r.digits))
-		if len(values) > 0 && name == "ours" {
-			ours = median(values)
+		if len(values) > 0 && name == ours {
+			own = median(values)
 		} else if len(values) > 0 {
 			best = min(best, median(values))
 		}
 	}
-	if math.IsNaN(ours) && math.IsInf(best, 1) {
+	if math.IsNaN(own) && math.IsInf(best, 1) {
 		return ""
 	}
 	ratio := missing
-	if !math.IsNaN(ours) && !math.IsInf(best, 1) && best > 0 && !r.isCount {
-		ratio = fmt.Sprintf("**%.2f**", ours/best)
+	if !math.IsNaN(own) && !math.IsInf(best, 1) && best > 0 && !r.isCount {
+		ratio = fmt.Sprintf("**%.2f**", own/best)
 	}
 	return fmt.Sprintf("| %s | %s | %s |\n", r.title, ratio, strings.Join(cells, " | "))
 }
 
+// table has the rows that there are results for, and a caption.
 func (b *bench) table() string {
-	text := fmt.Sprintf("| work | ours ÷ best peer | %s |\n|---|---|---|---|---|---|\n", strings.Join(names, " | "))
+	text := ""
 	for _, row := range b.rows() {
 		text += row.line(b.results)
 	}
-	return fmt.Sprintf("%s\nTaken on %s. Median of %d runs (smallest–largest); MB are 10⁶ bytes.\n", text, b.takenOn, b.runs)
+	if text == "" {
+		return ""
+	}
+	return fmt.Sprintf("| work | ours ÷ best peer | %s |\n|---|---|---|---|---|---|\n%s\n"+
+		"Taken on %s. Median of %d runs (smallest–largest); MB are 10⁶ bytes.\n", strings.Join(names, " | "), text, b.takenOn, b.runs)
 }
 
 // spread is the median and, of several runs that differ, the smallest and the largest.
@@ -170,7 +163,7 @@ func (b *bench) writeReport() {
 	const plotFolder = "performance"
 	if b.document == "" {
 		drawPlots(b.results, filepath.Join(b.out, plotFolder))
-		fmt.Print(b.table(), "\n", b.requestsTable())
+		fmt.Print(b.table(), b.requestsTable())
 		return
 	}
 	text := b.table()
@@ -200,7 +193,7 @@ func aroundMarks(document, name string) (before, after string) {
 	before, rest, begins := strings.Cut(string(must(os.ReadFile(document))), begin)
 	_, after, ends := strings.Cut(rest, end)
 	if !begins || !ends {
-		check(fmt.Errorf("%s has no lines %q and %q", document, begin, end))
+		log.Fatalf("%s has no lines %q and %q", document, begin, end)
 	}
 	return before + begin, end + after
 }
