@@ -5,7 +5,7 @@
 #   hack/campaigns/bench.sh            everything, once it is built: about 40 minutes on 2 cores;
 #                                      writes the tables and the plots of docs/PERFORMANCE.md
 #   hack/campaigns/bench.sh --quick    small numbers, one run, under 5 minutes; prints the tables
-#   hack/campaigns/bench.sh build      builds the peers and stops
+#   hack/campaigns/bench.sh build      builds everything and stops
 #
 #   --only PARTS        some of: requests converge rate queue coldstart (commas)
 #   --contenders NAMES  some of: ours client-go controller-runtime kube-runtime (commas)
@@ -28,10 +28,10 @@ source "$HACK_DIR/lib/say.sh"
 source "$HACK_DIR/lib/go.sh"
 readonly ROOT=${HACK_DIR%/*}
 CARGO_TARGET_DIR=$(realpath -m "${CARGO_TARGET_DIR:-$ROOT/target}") # cargo is called in another folder
-readonly PEERS=$ROOT/benches/peers OUT=$ROOT/target/bench CONTROLPLANE=${CONTROLPLANE:-$HACK_DIR/controlplane.sh}
-readonly BINS=$OUT/bin
-OURS=${OURS:-} OUR_QUEUE=
-REVISION="revision $(git -C "$ROOT" describe --always --dirty --abbrev=9 --exclude '*')"
+readonly PEERS=$ROOT/benches/peers OUT=$ROOT/target/bench BINS=$ROOT/target/bench/bin
+CONTROLPLANE=$(realpath "${CONTROLPLANE:-$HACK_DIR/controlplane.sh}")
+OURS=${OURS:+$(realpath "$OURS")} OUR_QUEUE=
+REVISION="revision $(git -C "$ROOT" describe --always --dirty --abbrev=9 --exclude '*' 2>/dev/null || echo unknown)"
 [[ -z $OURS ]] || REVISION="program ${OURS##*/}"
 
 main() {
@@ -67,8 +67,8 @@ measure() {
   "$CONTROLPLANE" build >/dev/null
   exec {measuring}<"$OUT"
   flock --nonblock "$measuring" || die 1 "another hack/campaigns/bench.sh is measuring; two at once would measure each other"
-  "$BINS/measure" -bin "$BINS" -ours "$OURS" -our-queue "$OUR_QUEUE" -controlplane "$CONTROLPLANE" -out "$OUT" \
-    -crd "$ROOT/artifacts/examples/foo-crd.yaml" -taken-on "$(machine) ($REVISION)" "$@"
+  cd "$ROOT"
+  "$BINS/measure" -ours "$OURS" -our-queue "$OUR_QUEUE" -controlplane "$CONTROLPLANE" -taken-on "$(machine) ($REVISION)" "$@"
 }
 
 # Builds what the parts and contenders need: go and cargo know what is up to date.

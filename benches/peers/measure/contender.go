@@ -65,7 +65,7 @@ type tally struct {
 
 // start runs a contender. All that it uses counts. A peer that compares writes no status that is there already.
 func (b *bench) start(cp *controlPlane, contender string, compare bool, name string) *session {
-	program, path := filepath.Join(b.bins, contender), filepath.Join(b.out, "log", name+".log")
+	program, path := filepath.Join(bins, contender), filepath.Join(out, "log", name+".log")
 	if contender == ours {
 		program = b.ours
 	}

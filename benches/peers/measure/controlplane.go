@@ -65,7 +65,7 @@ type controlPlane struct {
 
 // startControlPlane starts one that stops with this program at the latest.
 func (b *bench) startControlPlane() *controlPlane {
-	cp := &controlPlane{script: b.script, folder: must(filepath.Abs(filepath.Join(b.out, "controlplane")))}
+	cp := &controlPlane{script: b.script, folder: must(filepath.Abs(filepath.Join(out, "controlplane")))}
 	cp.stop() // what a killed run left over
 	command := exec.Command(cp.script, "start", "--only-api", "--dir", cp.folder,
 		"--while-pid", strconv.Itoa(os.Getpid()))
@@ -76,7 +76,7 @@ func (b *bench) startControlPlane() *controlPlane {
 	check(err)
 	cp.kubeconfig = strings.TrimSpace(string(kubeconfig))
 	cp.api = newAPI(must(clientcmd.BuildConfigFromFlags("", cp.kubeconfig)))
-	cp.prepare(must(os.ReadFile(b.crd)))
+	cp.prepare(must(os.ReadFile(crd)))
 	cp.audit = openAuditLog(filepath.Join(cp.folder, "audit.log"))
 	return cp
 }

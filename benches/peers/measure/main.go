@@ -35,6 +35,13 @@ var (
 	small = sizes{1, 200, 200, 100, 1000, []int{500, 1000}, 100, "0.2s"}
 )
 
+// Where everything is below the working directory, which is the repository.
+const (
+	out  = "target/bench"
+	bins = out + "/bin"
+	crd  = "artifacts/examples/foo-crd.yaml"
+)
+
 // parts of the work, in the order in which they are measured.
 var parts = []string{"requests", "converge", "rate", "queue", "coldstart"}
 
@@ -46,7 +53,7 @@ type bench struct {
 	started            time.Time
 	results            []result
 
-	bins, ours, ourQueue, script, crd, out, document, takenOn string
+	ours, ourQueue, script, document, takenOn string
 }
 
 // check ends the program on an error. The kernel ends the contender then, and the control plane's script sees it.
@@ -84,12 +91,9 @@ func main() {
 }
 
 func (b *bench) parseFlags() {
-	flag.StringVar(&b.bins, "bin", "", "folder with the peers' programs")
 	flag.StringVar(&b.ours, "ours", "", "our program")
 	flag.StringVar(&b.ourQueue, "our-queue", "", "our work queue's benchmark, built from benches/workqueue.rs")
 	flag.StringVar(&b.script, "controlplane", "", "script that starts and stops a control plane")
-	flag.StringVar(&b.crd, "crd", "", "the CustomResourceDefinition of Foo")
-	flag.StringVar(&b.out, "out", "target/bench", "folder for results and logs")
 	flag.StringVar(&b.document, "document", "", "Markdown file whose tables are replaced; empty: they are printed")
 	flag.StringVar(&b.takenOn, "taken-on", "", "the machine and the revision, for the table's caption")
 	quick := flag.Bool("quick", false, "small numbers, one run")

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"image/color"
 	"maps"
 	"math"
 	"os"
@@ -12,6 +11,7 @@ import (
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/plotutil"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
@@ -24,11 +24,6 @@ var growths = []growth{
 	{"growth-memory.svg", "Cold start: peak resident memory", "MB", "peak_mb"},
 	{"growth-cpu.svg", "Cold start: CPU time", "s", "cpu_s"},
 	{"growth-time.svg", "Cold start: time until quiet", "s", "quiet_s"},
-}
-
-// colours of the contenders, in the order of their names.
-var colours = []color.Color{
-	color.NRGBA{11, 122, 75, 255}, color.NRGBA{47, 111, 219, 255}, color.NRGBA{194, 87, 26, 255}, color.NRGBA{138, 79, 191, 255},
 }
 
 // least is what is drawn for 0, which a logarithmic axis does not have: one tick of CPU time.
@@ -69,20 +64,16 @@ func (g *growth) draw(all []result) []byte {
 	p.X.Tick.Marker, p.Y.Tick.Marker = plot.LogTicks{Prec: -1}, plot.LogTicks{Prec: -1}
 	p.Legend.Top, p.Legend.Left = true, true
 	p.Add(plotter.NewGrid())
-	for i, name := range names {
-		points := g.points(all, name)
-		if len(points) == 0 {
-			continue
+	var lines []any
+	for _, name := range names {
+		if points := g.points(all, name); len(points) > 0 {
+			lines = append(lines, fmt.Sprintf("%s, in the end %.3g %s", name, points[len(points)-1].Y, g.unit), points)
 		}
-		line, marks, err := plotter.NewLinePoints(points)
-		check(err)
-		line.Color, marks.Color, marks.Shape = colours[i], colours[i], draw.CircleGlyph{}
-		p.Add(line, marks)
-		p.Legend.Add(fmt.Sprintf("%s, at most %.3g %s", name, points[len(points)-1].Y, g.unit), line, marks)
 	}
-	if math.IsInf(p.X.Max, 0) {
+	if len(lines) == 0 {
 		return nil
 	}
+	check(plotutil.AddLinePoints(p, lines...))
 	// Whole powers of ten, and a free one for the legend.
 	p.Y.Min = math.Pow(10, math.Floor(math.Log10(p.Y.Min)))
 	p.Y.Max = math.Pow(10, 1+math.Ceil(math.Log10(p.Y.Max)))

@@ -22,13 +22,16 @@ type result struct {
 }
 
 func (r *result) name() string {
-	return fmt.Sprintf("%s%s-foos%d-run%d-%s", r.Part, r.Request, r.Foos, r.Run, r.Contender)
+	if r.Request != "" {
+		return r.Request
+	}
+	return fmt.Sprintf("%s-foos%d-run%d-%s", r.Part, r.Foos, r.Run, r.Contender)
 }
 
 // record keeps a result, in a file too, so that an aborted run is not lost.
 func (b *bench) record(r result, metrics ...string) {
 	b.results = append(b.results, r)
-	check(os.WriteFile(filepath.Join(b.out, "results.json"), must(json.MarshalIndent(b.results, "", "  ")), 0o644))
+	check(os.WriteFile(filepath.Join(out, "results.json"), must(json.MarshalIndent(b.results, "", "  ")), 0o644))
 	text := ""
 	for _, metric := range metrics {
 		text += fmt.Sprintf("  %s %.2f", metric, r.Metrics[metric])
@@ -162,7 +165,7 @@ func thousands(n int) string {
 func (b *bench) writeReport() {
 	const plotFolder = "performance"
 	if b.document == "" {
-		drawPlots(b.results, filepath.Join(b.out, plotFolder))
+		drawPlots(b.results, filepath.Join(out, plotFolder))
 		fmt.Print(b.table(), b.requestsTable())
 		return
 	}

@@ -166,9 +166,7 @@ func (p *player) patch(contentType, kind string, template object) step {
 	})
 }
 
-func (p *player) get(kind string) step {
-	return p.send("GET", "", deploymentsPath, "", kind, nil)
-}
+func (p *player) get(kind string) step { return p.send("GET", "", deploymentsPath, "", kind, nil) }
 
 func (p *player) delete(kind string) step {
 	return p.send("DELETE", inJSON, deploymentsPath, "", kind, func(string) any {

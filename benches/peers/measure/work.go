@@ -108,7 +108,7 @@ var (
 // measureQueues measures the work queues alone, without a control plane.
 func (b *bench) measureQueues() {
 	for run := 1; run <= b.runs; run++ {
-		b.measureQueue(run, queueOfPeers, filepath.Join(b.bins, "queues.test"), "-test.run=^$", "-test.bench=.",
+		b.measureQueue(run, queueOfPeers, filepath.Join(bins, "queues.test"), "-test.run=^$", "-test.bench=.",
 			"-test.benchtime="+b.queueTime)
 		b.measureQueue(run, queueOfOurs, b.ourQueue, "--bench", "--noplot", "--output-format=bencher", "--measurement-time=1")
 	}
@@ -117,7 +117,7 @@ func (b *bench) measureQueues() {
 // measureQueue runs a benchmark, whose lines say the contender, the number of workers, and the time.
 func (b *bench) measureQueue(run int, line *regexp.Regexp, program string, arguments ...string) {
 	command := exec.Command(program, arguments...)
-	command.Env = append(os.Environ(), "CRITERION_HOME="+must(filepath.Abs(filepath.Join(b.out, "criterion"))))
+	command.Env = append(os.Environ(), "CRITERION_HOME="+must(filepath.Abs(filepath.Join(out, "criterion"))))
 	command.Stderr = os.Stderr
 	output := must(command.Output())
 	matches := line.FindAllSubmatch(output, -1)
