@@ -13,7 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	appsinformers "k8s.io/client-go/informers/apps/v1"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -24,7 +24,7 @@ import (
 	"k8s.io/sample-controller/pkg/apis/samplecontroller/v1alpha1"
 	"k8s.io/sample-controller/pkg/generated/clientset/versioned"
 	samplescheme "k8s.io/sample-controller/pkg/generated/clientset/versioned/scheme"
-	sampleinformers "k8s.io/sample-controller/pkg/generated/informers/externalversions/samplecontroller/v1alpha1"
+	"k8s.io/sample-controller/pkg/generated/informers/externalversions"
 	samplelisters "k8s.io/sample-controller/pkg/generated/listers/samplecontroller/v1alpha1"
 
 	"workload-operator/benches/peers/foo"
@@ -37,20 +37,21 @@ type controller struct {
 	sample        versioned.Interface
 	deployments   appslisters.DeploymentLister
 	foos          samplelisters.FooLister
-	synced        []cache.InformerSynced
 	queue         workqueue.TypedRateLimitingInterface[cache.ObjectName]
 	recorder      record.EventRecorder
 	skipUnchanged bool
 }
 
-func newController(
-	ctx context.Context,
-	kube kubernetes.Interface,
-	sample versioned.Interface,
-	deployments appsinformers.DeploymentInformer,
-	foos sampleinformers.FooInformer,
-	skipUnchanged bool,
-) (*controller, error) {
+func run(ctx context.Context, options foo.Options) error {
+	config, err := options.Connection()
+	if err != nil {
+		return err
+	}
+	kube, sample := kubernetes.NewForConfigOrDie(config), versioned.NewForConfigOrDie(config)
+	kubeInformers := informers.NewSharedInformerFactoryWithOptions(kube, never, informers.WithTransform(withoutManagedFields))
+	sampleInformers := externalversions.NewSharedInformerFactoryWithOptions(sample, never,
+		externalversions.WithTransform(withoutManagedFields))
+	deployments, foos := kubeInformers.Apps().V1().Deployments(), sampleInformers.Samplecontroller().V1alpha1().Foos()
 	utilruntime.Must(samplescheme.AddToScheme(scheme.Scheme))
 	events := record.NewBroadcaster(record.WithContext(ctx))
 	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: kube.CoreV1().Events("")})
@@ -59,26 +60,34 @@ func newController(
 		sample:      sample,
 		deployments: deployments.Lister(),
 		foos:        foos.Lister(),
-		synced:      []cache.InformerSynced{deployments.Informer().HasSynced, foos.Informer().HasSynced},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedMaxOfRateLimiter(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](5*time.Millisecond, 1000*time.Second),
 			&workqueue.TypedBucketRateLimiter[cache.ObjectName]{Limiter: rate.NewLimiter(50, 300)},
 		)),
 		recorder:      events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: manager}),
-		skipUnchanged: skipUnchanged,
+		skipUnchanged: options.SkipUnchanged,
 	}
-	if _, err := foos.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+	_, err = foos.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    c.enqueue,
 		UpdateFunc: func(_, foo any) { c.enqueue(foo) },
-	}); err != nil {
-		return nil, err
+	})
+	if err != nil {
+		return err
 	}
-	_, err := deployments.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+	_, err = deployments.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    c.enqueueOwner,
 		UpdateFunc: c.enqueueOwnerOfChanged,
 		DeleteFunc: c.enqueueOwner,
 	})
-	return c, err
+	if err != nil {
+		return err
+	}
+	kubeInformers.Start(ctx.Done())
+	sampleInformers.Start(ctx.Done())
+	if !cache.WaitForCacheSync(ctx.Done(), deployments.Informer().HasSynced, foos.Informer().HasSynced) {
+		return errors.New("stopped before the caches were filled")
+	}
+	return c.work(ctx, options.Workers)
 }
 
 func (c *controller) enqueue(object any) {
@@ -113,10 +122,7 @@ func (c *controller) enqueueOwner(object any) {
 	}
 }
 
-func (c *controller) run(ctx context.Context, workers int) error {
-	if !cache.WaitForCacheSync(ctx.Done(), c.synced...) {
-		return errors.New("stopped before the caches were filled")
-	}
+func (c *controller) work(ctx context.Context, workers int) error {
 	var running sync.WaitGroup
 	for range workers {
 		running.Go(func() {

@@ -11,10 +11,6 @@ import (
 	"syscall"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/sample-controller/pkg/generated/clientset/versioned"
-	"k8s.io/sample-controller/pkg/generated/informers/externalversions"
 
 	"workload-operator/benches/peers/foo"
 )
@@ -27,35 +23,6 @@ func main() {
 	if err := run(ctx, foo.ParseFlags()); err != nil {
 		log.Fatal(err)
 	}
-}
-
-func run(ctx context.Context, options foo.Options) error {
-	config, err := options.Connection()
-	if err != nil {
-		return err
-	}
-	kube, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return err
-	}
-	sample, err := versioned.NewForConfig(config)
-	if err != nil {
-		return err
-	}
-	kubeInformers := informers.NewSharedInformerFactoryWithOptions(kube, never,
-		informers.WithTransform(withoutManagedFields))
-	sampleInformers := externalversions.NewSharedInformerFactoryWithOptions(sample, never,
-		externalversions.WithTransform(withoutManagedFields))
-	c, err := newController(ctx, kube, sample,
-		kubeInformers.Apps().V1().Deployments(),
-		sampleInformers.Samplecontroller().V1alpha1().Foos(),
-		options.SkipUnchanged)
-	if err != nil {
-		return err
-	}
-	kubeInformers.Start(ctx.Done())
-	sampleInformers.Start(ctx.Done())
-	return c.run(ctx, options.Workers)
 }
 
 // withoutManagedFields is what controller-runtime has as cache.TransformStripManagedFields.

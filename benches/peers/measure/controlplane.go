@@ -1,10 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
+	"errors"
+	"log"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,18 +12,14 @@ import (
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
 const (
-	namespace  = "foos"       // holds the Foos
-	identities = "contenders" // holds the ServiceAccounts of the contenders
-	userPrefix = "system:serviceaccount:" + identities + ":"
+	userAgent = "measure"
+	namespace = "foos" // holds everything
 
 	foosPath        = "/apis/samplecontroller.k8s.io/v1alpha1/namespaces/" + namespace + "/foos"
 	deploymentsPath = "/apis/apps/v1/namespaces/" + namespace + "/deployments"
@@ -31,140 +27,81 @@ const (
 
 type object map[string]any
 
-// An api sends requests to the API server, in JSON.
-type api struct {
-	ctx    context.Context
-	config *rest.Config
-	client *rest.RESTClient
-}
+// An api sends requests to the API server or to etcd's gateway, in JSON. An error ends the program.
+type api struct{ *rest.RESTClient }
 
-func newAPI(ctx context.Context, config *rest.Config) *api {
+func newAPI(config *rest.Config) *api {
 	config.QPS = -1
+	config.UserAgent = userAgent
 	config.DisableCompression = true
 	config.NextProtos = []string{"http/1.1"} // a connection per request in flight
 	config.WarningHandler = rest.NoWarnings{}
 	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
-	return &api{ctx, config, must(rest.UnversionedRESTClientFor(config))}
+	return &api{must(rest.UnversionedRESTClientFor(config))}
 }
 
-func (a *api) call(verb, uri, contentType string, body []byte) ([]byte, error) {
-	return a.client.Verb(verb).RequestURI(uri).SetHeader("Content-Type", contentType).Body(body).Do(a.ctx).Raw()
-}
-
-func (a *api) get(uri string) ([]byte, error) { return a.client.Get().RequestURI(uri).Do(a.ctx).Raw() }
-
-// size returns the bytes of JSON of all objects of a list.
-func (a *api) size(path string) (bytes int, err error) {
-	for next := ""; ; {
-		uri := path + "?limit=5000&continue=" + next
-		page, err := a.get(uri)
-		// The API server's cache may need a while for what was written to etcd.
-		for begun := time.Now(); apierrors.IsTimeout(err) && time.Since(begun) < 2*time.Minute; {
-			page, err = a.get(uri)
-		}
-		if err != nil {
-			return 0, err
-		}
-		bytes += len(page)
-		var list metav1.PartialObjectMetadataList
-		if err := json.Unmarshal(page, &list); err != nil || list.Continue == "" {
-			return bytes, err
-		}
-		next = list.Continue
-	}
-}
-
-// post sends an object and decodes the answer into reply, if that is not nil.
-func (a *api) post(uri string, object, reply any) error {
-	body, err := json.Marshal(object)
+func (a *api) call(verb, uri, contentType string, body []byte) []byte {
+	answer, err := a.Verb(verb).RequestURI(uri).SetHeader("Content-Type", contentType).Body(body).Do(context.Background()).Raw()
 	if err != nil {
-		return err
+		log.Fatalf("%s %s: %s", verb, uri, err)
 	}
-	answer, err := a.call("POST", uri, "application/json", body)
-	if err == nil && reply != nil {
-		err = json.Unmarshal(answer, reply)
-	}
-	return err
+	return answer
 }
 
-// A controlPlane is a fresh API server with its etcd, the Foo CRD and two empty namespaces.
+// get decodes an object into reply.
+func (a *api) get(uri string, reply any) { check(json.Unmarshal(a.call("GET", uri, "", nil), reply)) }
+
+// post sends an object and decodes the answer into reply.
+func (a *api) post(uri string, object, reply any) {
+	check(json.Unmarshal(a.call("POST", uri, "application/json", must(json.Marshal(object))), reply))
+}
+
+// A controlPlane is a fresh API server with its etcd, the Foo CRD and an empty namespace.
 type controlPlane struct {
 	*api
-	script, folder string
-	audit          *auditLog
+	script, folder, kubeconfig string
+	audit                      *auditLog
 }
 
 // startControlPlane starts one that stops with this program at the latest.
 func (b *bench) startControlPlane() *controlPlane {
-	cp := &controlPlane{script: b.script, folder: must(filepath.Abs(filepath.Join(b.out, "controlplane")))}
+	cp := &controlPlane{script: b.script, folder: must(filepath.Abs(filepath.Join(out, "controlplane")))}
 	cp.stop() // what a killed run left over
-	command := exec.CommandContext(b.ctx, cp.script, "start", "--only-api", "--dir", cp.folder,
+	command := exec.Command(cp.script, "start", "--only-api", "--dir", cp.folder,
 		"--while-pid", strconv.Itoa(os.Getpid()))
-	var complaints bytes.Buffer
-	command.Stderr = &complaints
 	kubeconfig, err := command.Output()
-	if err != nil {
-		check(fmt.Errorf("%s start: %w: %s", cp.script, err, complaints.String()))
+	if failed := new(exec.ExitError); errors.As(err, &failed) {
+		log.Fatalf("%s start: %s: %s", cp.script, err, failed.Stderr)
 	}
-	cp.api = newAPI(b.ctx, must(clientcmd.BuildConfigFromFlags("", strings.TrimSpace(string(kubeconfig)))))
-	cp.prepare(must(os.ReadFile(b.crd)))
+	check(err)
+	cp.kubeconfig = strings.TrimSpace(string(kubeconfig))
+	cp.api = newAPI(must(clientcmd.BuildConfigFromFlags("", cp.kubeconfig)))
+	cp.prepare(must(os.ReadFile(crd)))
 	cp.audit = openAuditLog(filepath.Join(cp.folder, "audit.log"))
 	return cp
 }
 
-// stop works after Ctrl-C, too: it does without the context.
-func (cp *controlPlane) stop() {
-	if cp.audit != nil {
-		cp.audit.file.Close()
-	}
-	_ = exec.Command(cp.script, "stop", "--dir", cp.folder).Run()
-}
+func (cp *controlPlane) stop() { _ = exec.Command(cp.script, "stop", "--dir", cp.folder).Run() }
 
 func (cp *controlPlane) prepare(crd []byte) {
-	const crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-	must(cp.call("POST", crds, "application/yaml", crd))
-	for _, name := range []string{namespace, identities} {
-		check(cp.post("/api/v1/namespaces", object{"metadata": object{"name": name}}, nil))
-	}
-	const group = "rbac.authorization.k8s.io"
-	check(cp.post("/apis/"+group+"/v1/clusterrolebindings", object{
-		"metadata": object{"name": identities},
-		"roleRef":  object{"apiGroup": group, "kind": "ClusterRole", "name": "cluster-admin"},
-		"subjects": []object{{"apiGroup": group, "kind": "Group", "name": "system:serviceaccounts:" + identities}},
-	}, nil))
+	cp.call("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "application/yaml", crd)
+	cp.post("/api/v1/namespaces", object{"metadata": object{"name": namespace}}, &object{})
 	// The API server needs a moment to take up the CRD.
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
-		if _, err := cp.get(foosPath); err == nil {
-			return
-		} else if time.Now().After(deadline) {
-			check(err)
+	for begun := time.Now(); cp.Get().RequestURI(foosPath).Do(context.Background()).Error() != nil; time.Sleep(look) {
+		if time.Since(begun) > 30*time.Second {
+			log.Fatalf("there is no %s", foosPath)
 		}
 	}
 }
 
-// identity creates a ServiceAccount and a kubeconfig with its token. The audit log knows it as user.
-func (cp *controlPlane) identity(name string) (kubeconfig, user string) {
-	const accounts = "/api/v1/namespaces/" + identities + "/serviceaccounts"
-	check(cp.post(accounts, object{"metadata": object{"name": name}}, nil))
-	var token struct{ Status struct{ Token string } }
-	lifetime := object{"spec": object{"expirationSeconds": 24 * 3600}}
-	check(cp.post(accounts+"/"+name+"/token", lifetime, &token))
-	config := clientcmdapi.NewConfig()
-	config.Clusters["bench"] = &clientcmdapi.Cluster{Server: cp.config.Host, CertificateAuthorityData: cp.config.CAData}
-	config.AuthInfos["bench"] = &clientcmdapi.AuthInfo{Token: token.Status.Token}
-	config.Contexts["bench"] = &clientcmdapi.Context{Cluster: "bench", AuthInfo: "bench"}
-	config.CurrentContext = "bench"
-	kubeconfig = filepath.Join(cp.folder, "run", name+".kubeconfig")
-	check(clientcmd.WriteToFile(*config, kubeconfig))
-	return kubeconfig, userPrefix + name
+// runFile is a file in which the script keeps what it knows of a server.
+func (cp *controlPlane) runFile(name string) []string {
+	return strings.Fields(string(must(os.ReadFile(filepath.Join(cp.folder, "run", name)))))
 }
 
-// cpu is the time that API server and etcd have used.
-func (cp *controlPlane) cpu() time.Duration {
-	var sum time.Duration
-	for _, name := range []string{"kube-apiserver", "etcd"} {
-		record := must(os.ReadFile(filepath.Join(cp.folder, "run", name+".pid")))
-		sum += usageOf(must(strconv.Atoi(strings.Fields(string(record))[0]))).cpu
-	}
-	return sum
+// cpu is the time that the API server or etcd has used.
+func (cp *controlPlane) cpu(server string) time.Duration {
+	return cpuOf(must(strconv.Atoi(cp.runFile(server + ".pid")[0])))
 }
+
+func (cp *controlPlane) serversCPU() time.Duration { return cp.cpu("kube-apiserver") + cp.cpu("etcd") }

@@ -3,9 +3,8 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
+	"log"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/sample-controller/pkg/apis/samplecontroller/v1alpha1"
 
 	"workload-operator/benches/peers/foo"
@@ -38,43 +36,35 @@ type observer struct {
 	api      *api
 	first, n int
 	started  time.Time
-	begun    int64 // when the first POST was sent
 	// returned is the answer to the Foo's POST; deployed and reported are the first watch events
 	// with its Deployment and its status.
 	returned, deployed, reported []atomic.Int64
 	left                         atomic.Int64
 	done                         chan struct{}
-	lost                         chan error // takes one error of each watch
 	stop                         context.CancelFunc
 }
 
 func (a *api) observe(first, n int) *observer {
 	o := &observer{
-		api: a, first: first, n: n, started: time.Now(), done: make(chan struct{}), lost: make(chan error, 2),
+		api: a, first: first, n: n, done: make(chan struct{}),
 		returned: make([]atomic.Int64, n), deployed: make([]atomic.Int64, n), reported: make([]atomic.Int64, n),
 	}
 	o.left.Store(2 * int64(n))
 	var ctx context.Context
-	ctx, o.stop = context.WithCancel(a.ctx)
-	foos := func(e *event) {
+	ctx, o.stop = context.WithCancel(context.Background())
+	go a.watch(ctx, deploymentsPath, a.version(deploymentsPath), func(e *event) { o.saw(o.deployed, e) })
+	go a.watch(ctx, foosPath, a.version(foosPath), func(e *event) {
 		if e.Object.Status.AvailableReplicas != nil {
 			o.saw(o.reported, e)
 		}
-	}
-	deployments := func(e *event) { o.saw(o.deployed, e) }
-	for path, handle := range map[string]func(*event){foosPath: foos, deploymentsPath: deployments} {
-		var list event
-		check(json.Unmarshal(must(a.get(path+"?limit=1")), &list.Object))
-		check(a.watch(ctx, path, list.Object.Metadata.ResourceVersion, handle, o.lost))
-	}
+	})
 	return o
 }
 
 // saw notes the first event of each of the observer's Foos.
 func (o *observer) saw(times []atomic.Int64, e *event) {
-	digits, isFoo := strings.CutPrefix(e.Object.Metadata.Name, "foo-")
-	i, err := strconv.Atoi(digits)
-	if i -= o.first; !isFoo || err != nil || i < 0 || i >= o.n {
+	i, err := strconv.Atoi(strings.TrimPrefix(e.Object.Metadata.Name, "foo-"))
+	if i -= o.first; err != nil || i < 0 || i >= o.n {
 		return
 	}
 	if times[i].CompareAndSwap(0, o.now()) && o.left.Add(-1) == 0 {
@@ -84,54 +74,37 @@ func (o *observer) saw(times []atomic.Int64, e *event) {
 
 func (o *observer) now() int64 { return int64(time.Since(o.started)) }
 
-// create creates the Foos as fast as the API server takes them, or with a rate one each
-// 1/perSecond, whether or not earlier ones are answered.
-func (o *observer) create(perSecond int) error {
-	group, ctx := errgroup.WithContext(o.api.ctx)
-	if perSecond == 0 {
-		group.SetLimit(creators)
-	}
-	begin := time.Now()
-	o.begun = o.now()
-	for i := 0; i < o.n && ctx.Err() == nil; i++ {
-		if perSecond > 0 {
-			time.Sleep(time.Until(begin.Add(time.Duration(i) * time.Second / time.Duration(perSecond))))
-		}
-		group.Go(func() error {
-			err := o.api.post(foosPath+"?fieldManager=kubectl-create", newFoo(fooName(o.first+i)), nil)
-			o.returned[i].Store(o.now())
-			return err
-		})
-	}
-	return group.Wait()
-}
-
 // convergeLimit ends a run that would never converge.
 const convergeLimit = 5 * time.Minute
 
-// wait returns when every Foo has its Deployment and its status, or when the contender has ended.
-func (o *observer) wait(ended <-chan struct{}) error {
+// create creates the Foos as fast as the API server takes them, or with a rate one each 1/perSecond, whether or not
+// earlier ones are answered. It returns when every Foo has its Deployment and its status.
+func (o *observer) create(perSecond int) {
+	atOnce := creators
+	if perSecond > 0 {
+		atOnce = o.n
+	}
+	o.started = time.Now()
+	inParallel(atOnce, o.n, func(i int) {
+		if perSecond > 0 {
+			time.Sleep(time.Until(o.started.Add(time.Duration(i) * time.Second / time.Duration(perSecond))))
+		}
+		o.api.post(foosPath+"?fieldManager=kubectl-create", newFoo(fooName(o.first+i)), &object{})
+		o.returned[i].Store(o.now())
+	})
 	select {
 	case <-o.done:
-		return nil
-	case <-ended:
-		return errors.New("the contender ended by itself")
-	case err := <-o.lost:
-		return err
-	case <-o.api.ctx.Done():
-		return o.api.ctx.Err()
 	case <-time.After(convergeLimit):
-		return fmt.Errorf("%d of %d events are missing after %s", o.left.Load(), 2*o.n, convergeLimit)
+		log.Fatalf("%d of %d events are missing after %s", o.left.Load(), 2*o.n, convergeLimit)
 	}
 }
 
 // span is the time from the first POST to the last event.
-func (o *observer) span() time.Duration {
-	last := o.begun
+func (o *observer) span() (last time.Duration) {
 	for i := range o.n {
-		last = max(last, o.deployed[i].Load(), o.reported[i].Load())
+		last = max(last, time.Duration(o.deployed[i].Load()), time.Duration(o.reported[i].Load()))
 	}
-	return time.Duration(last - o.begun)
+	return last
 }
 
 // latencies are the times from a POST's answer until a watch showed the Deployment, sorted, in
@@ -155,60 +128,54 @@ type event struct {
 	}
 }
 
-// watch calls handle for each event. The API server ends a watch that reads too slowly; it goes on
-// behind the last event, and sends the error to lost if that is impossible.
-func (a *api) watch(ctx context.Context, path, from string, handle func(*event), lost chan<- error) error {
-	open := func() (io.ReadCloser, error) {
-		return a.client.Get().RequestURI(path + "?watch=1&timeoutSeconds=3600&resourceVersion=" + from).Stream(ctx)
-	}
-	stream, err := open()
-	if err != nil {
-		return err
-	}
-	go func() {
-		for err == nil {
-			if from, err = follow(stream, from, handle); err == nil {
-				stream, err = open()
-			}
-		}
-		lost <- fmt.Errorf("the watch of %s was lost: %w", path, err)
-	}()
-	return nil
+// version is the one of a whole list, for a watch from here on.
+func (a *api) version(path string) string {
+	var list event
+	a.get(path+"?limit=1", &list.Object)
+	return list.Object.Metadata.ResourceVersion
 }
 
-// follow handles the events of one watch until it ends, and returns the version of the last one.
-func follow(stream io.ReadCloser, from string, handle func(*event)) (string, error) {
-	defer stream.Close()
-	for events := json.NewDecoder(stream); ; {
-		var e event
-		if events.Decode(&e) != nil {
-			return from, nil
+// watch calls handle for each event until ctx ends. The API server ends a watch that reads too slowly; it goes on
+// behind the last event.
+func (a *api) watch(ctx context.Context, path, from string, handle func(*event)) {
+	for ctx.Err() == nil {
+		stream, err := a.Get().RequestURI(path + "?watch=1&timeoutSeconds=3600&resourceVersion=" + from).Stream(ctx)
+		if ctx.Err() != nil {
+			return
 		}
-		if e.Type == "ERROR" {
-			return from, fmt.Errorf("no events after version %s: %s", from, e.Object.Message)
+		check(err)
+		events := json.NewDecoder(stream)
+		for e := new(event); events.Decode(e) == nil; e = new(event) {
+			if e.Type == "ERROR" {
+				log.Fatalf("the watch of %s was lost: %s", path, e.Object.Message)
+			}
+			from = e.Object.Metadata.ResourceVersion
+			handle(e)
 		}
-		from = e.Object.Metadata.ResourceVersion
-		handle(&e)
+		stream.Close()
 	}
 }
 
 // putInPlace creates n Foos as a controller leaves them: with their Deployments and statuses.
-func (a *api) putInPlace(n int) error {
-	group, ctx := errgroup.WithContext(a.ctx)
-	group.SetLimit(creators)
-	for i := 0; i < n && ctx.Err() == nil; i++ {
+func (a *api) putInPlace(n int) {
+	inParallel(creators, n, func(i int) {
+		var made v1alpha1.Foo
+		a.post(foosPath+"?fieldManager=kubectl-create", newFoo(fooName(i)), &made)
+		a.post(deploymentsPath+"?fieldManager=sample-controller", foo.NewDeployment(&made), &object{})
+		a.call("PATCH", foosPath+"/"+made.Name+"/status?fieldManager=sample-controller", merge,
+			[]byte(`{"status":{"availableReplicas":0}}`))
+	})
+}
+
+// inParallel does something for the numbers 0..n-1, so many at once.
+func inParallel(atOnce, n int, do func(i int)) {
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	for i := range n {
 		group.Go(func() error {
-			var made v1alpha1.Foo
-			if err := a.post(foosPath+"?fieldManager=kubectl-create", newFoo(fooName(i)), &made); err != nil {
-				return err
-			}
-			if err := a.post(deploymentsPath+"?fieldManager=sample-controller", foo.NewDeployment(&made), nil); err != nil {
-				return err
-			}
-			_, err := a.call("PATCH", foosPath+"/"+made.Name+"/status?fieldManager=sample-controller",
-				string(types.MergePatchType), []byte(`{"status":{"availableReplicas":0}}`))
-			return err
+			do(i)
+			return nil
 		})
 	}
-	return group.Wait()
+	_ = group.Wait()
 }

@@ -15,28 +15,29 @@ import (
 )
 
 // measureCreates measures the parts converge and rate, on a control plane of the contender's own.
-func (b *bench) measureCreates(c contender, run int) {
+func (b *bench) measureCreates(contender string, run int) {
 	cp := b.startControlPlane()
 	defer cp.stop()
-	s := b.start(cp, c, c.firstZero, fmt.Sprintf("creates-run%d-%s", run, c.name))
+	// The Go peers take a missing status for 0: if they compared, they would never write a first 0.
+	s := b.start(cp, contender, contender == "kube-runtime", fmt.Sprintf("creates-run%d-%s", run, contender))
 	defer s.stop()
 	// One Foo first, so that the work finds filled caches and open connections.
 	s.createFoos(&result{Foos: 1}, b.converge+b.rate, 0)
 	if b.wants("converge") {
-		r := result{Part: "converge", Contender: c.name, Run: run, Workers: b.workers, Foos: b.converge}
+		r := result{Part: "converge", Contender: contender, Run: run, Foos: b.converge}
 		o := s.createFoos(&r, 0, 0)
 		perFoo := func(metric string, n int) { r.Metrics[metric] = float64(n) / float64(r.Foos) }
-		perFoo("deployment_writes_per_foo", r.Requests.sum(writeVerbs, "deployments"))
-		perFoo("status_writes_per_foo", r.Requests.sum(writeVerbs, "foos/status"))
-		perFoo("events_per_foo", r.Requests.sum(writeVerbs, "events"))
-		perFoo("reads_per_foo", r.Requests.total()-r.Requests.writes())
+		perFoo("deployment_writes_per_foo", r.Requests.writes("deployments"))
+		perFoo("status_writes_per_foo", r.Requests.writes("foos/status"))
+		perFoo("events_per_foo", r.Requests.writes("events"))
+		perFoo("reads_per_foo", r.Requests.total()-r.Requests.writes(""))
 		r.Metrics["span_s"] = o.span().Seconds()
 		b.record(r, "span_s", "cpu_s", "resident_mb")
 	}
 	if b.wants("rate") {
 		// A pause of this program's garbage collector would count as the contender's.
 		defer debug.SetGCPercent(debug.SetGCPercent(-1))
-		r := result{Part: "rate", Contender: c.name, Run: run, Workers: b.workers, Foos: b.rate}
+		r := result{Part: "rate", Contender: contender, Run: run, Foos: b.rate}
 		ms := s.createFoos(&r, b.converge, b.perSecond).latencies()
 		r.Metrics["p50_ms"], r.Metrics["p99_ms"] = percentile(ms, 50), percentile(ms, 99)
 		b.record(r, "p50_ms", "p99_ms", "cpu_s")
@@ -48,10 +49,7 @@ func (s *session) createFoos(r *result, first, perSecond int) *observer {
 	s.before = s.tally()
 	o := s.cp.observe(first, r.Foos)
 	defer o.stop()
-	check(o.create(perSecond))
-	if err := o.wait(s.ended); err != nil {
-		check(fmt.Errorf("%s: %w; see %s", s.user, err, s.log))
-	}
+	o.create(perSecond)
 	s.untilQuiet(quietAfterWork)
 	s.measured(r)
 	return o
@@ -67,44 +65,39 @@ func percentile(sorted []float64, p float64) float64 {
 func (b *bench) measureColdStarts() {
 	cp := b.startControlPlane()
 	defer cp.stop()
-	writers := slices.DeleteFunc(slices.Clone(b.contenders), func(c contender) bool { return !c.canCompare })
-	hasOurs := slices.ContainsFunc(b.contenders, func(c contender) bool { return c.name == "ours" })
-	filled := 0
-	for _, n := range b.growth {
-		if filled == 0 {
-			check(cp.putInPlace(n))
-			for _, c := range b.contenders {
-				if c.name == "ours" { // Records in each Deployment that it applied it. A restart finds this done.
-					s := b.start(cp, c, true, "unmeasured")
-					s.untilQuiet(quietStart)
-					s.stop()
-				}
-			}
-		} else {
-			check(cp.copyInPlace(filled, n, hasOurs))
+	hasOurs := slices.Contains(b.contenders, ours)
+	for i, n := range b.growth {
+		if i > 0 {
+			cp.copyInPlace(b.growth[i-1], n, hasOurs)
+		} else if cp.putInPlace(n); hasOurs {
+			// Records in each Deployment that it applied it. A restart finds this done.
+			s := b.start(cp, ours, true, "unmeasured")
+			s.untilQuiet(quietStart)
+			s.stop()
 		}
-		filled = n
-		size := must(cp.size(foosPath)) + must(cp.size(deploymentsPath))
-		log.Printf("%d Foos and their Deployments are in place, %.1f MB of JSON", n, float64(size)/1e6)
+		log.Printf("%d Foos and their Deployments are in place", n)
 		time.Sleep(2 * time.Second) // The servers settle after so many writes.
-		measure := func(compare bool) func(contender, int) {
-			return func(c contender, run int) {
-				r := result{Part: "coldstart", Contender: c.name, Run: run, Workers: b.workers, Foos: n, Compares: compare}
-				s := b.start(cp, c, compare, r.name())
-				defer s.stop()
-				last := s.untilQuiet(quietStart)
-				s.measured(&r)
-				r.Metrics["quiet_s"], r.Metrics["json_mb"] = last.Sub(s.started).Seconds(), float64(size)/1e6
-				b.record(r, "quiet_s", "cpu_s", "peak_mb", "writes")
-			}
+		start := func(part string) func(string, int) {
+			return func(contender string, run int) { b.measureColdStart(cp, part, contender, run, n) }
 		}
 		if n == b.coldStart {
-			b.interleaved(b.contenders, b.runs, 0, measure(true))
-			b.interleaved(writers, b.runs, b.limit, measure(false))
+			b.interleaved(b.contenders, b.runs, start("coldstart"))
+			writers := slices.DeleteFunc(slices.Clone(b.contenders), func(c string) bool { return c == ours })
+			b.interleaved(writers, b.runs, start("coldstart-writing"))
 		} else {
-			b.interleaved(b.contenders, 1, 0, measure(true))
+			b.interleaved(b.contenders, 1, start("growth"))
 		}
 	}
+}
+
+func (b *bench) measureColdStart(cp *controlPlane, part, contender string, run, foos int) {
+	r := result{Part: part, Contender: contender, Run: run, Foos: foos}
+	s := b.start(cp, contender, part != "coldstart-writing", r.name())
+	defer s.stop()
+	last := s.untilQuiet(quietStart)
+	s.measured(&r)
+	r.Metrics["quiet_s"] = last.Sub(s.started).Seconds()
+	b.record(r, "quiet_s", "cpu_s", "peak_mb", "writes")
 }
 
 var (
@@ -115,33 +108,28 @@ var (
 // measureQueues measures the work queues alone, without a control plane.
 func (b *bench) measureQueues() {
 	for run := 1; run <= b.runs; run++ {
-		b.measureQueue(run, queueOfPeers, filepath.Join(b.bins, "queues.test"), "-test.run=^$", "-test.bench=.",
+		b.measureQueue(run, queueOfPeers, filepath.Join(bins, "queues.test"), "-test.run=^$", "-test.bench=.",
 			"-test.benchtime="+b.queueTime)
-		if b.ourQueue != "" {
-			b.measureQueue(run, queueOfOurs, b.ourQueue, "--bench", "--noplot", "--output-format=bencher",
-				"--measurement-time=1", "object_keys/100000$")
-		}
+		b.measureQueue(run, queueOfOurs, b.ourQueue, "--bench", "--noplot", "--output-format=bencher", "--measurement-time=1")
 	}
 }
 
 // measureQueue runs a benchmark, whose lines say the contender, the number of workers, and the time.
 func (b *bench) measureQueue(run int, line *regexp.Regexp, program string, arguments ...string) {
-	command := exec.CommandContext(b.ctx, program, arguments...)
-	command.Env = append(os.Environ(), "CRITERION_HOME="+must(filepath.Abs(filepath.Join(b.out, "criterion"))))
+	command := exec.Command(program, arguments...)
+	command.Env = append(os.Environ(), "CRITERION_HOME="+must(filepath.Abs(filepath.Join(out, "criterion"))))
 	command.Stderr = os.Stderr
 	output := must(command.Output())
 	matches := line.FindAllSubmatch(output, -1)
 	if len(matches) == 0 {
-		check(fmt.Errorf("%s printed no times: %s", program, output))
+		log.Fatalf("%s printed no times: %s", program, output)
 	}
 	for _, match := range matches {
-		contender := string(match[1])
+		r := result{Part: "queue-" + string(match[2]), Contender: string(match[1]), Run: run}
 		if line == queueOfOurs {
-			contender = "ours"
+			r.Contender = ours
 		}
-		b.record(result{
-			Part: "queue", Contender: contender, Run: run, Workers: must(strconv.Atoi(string(match[2]))),
-			Metrics: map[string]float64{"ns_per_key": must(strconv.ParseFloat(string(match[3]), 64))},
-		}, "ns_per_key")
+		r.Metrics = map[string]float64{"ns_per_key": must(strconv.ParseFloat(string(match[3]), 64))}
+		b.record(r, "ns_per_key")
 	}
 }

@@ -22,30 +22,19 @@ const (
 	batch = 100
 )
 
-type queue interface {
-	Add(cache.ObjectName)
-	Get() (cache.ObjectName, bool)
-	Done(cache.ObjectName)
-	Forget(cache.ObjectName)
-	Len() int
-	ShutDown()
-}
+type queue = workqueue.TypedRateLimitingInterface[cache.ObjectName]
 
 func BenchmarkQueue(b *testing.B) {
-	kinds := []struct {
-		name string
-		new  func() queue
-	}{
-		{"client-go", func() queue {
+	for name, create := range map[string]func() queue{
+		"client-go": func() queue {
 			return workqueue.NewTypedRateLimitingQueue(
 				workqueue.NewTypedItemExponentialFailureRateLimiter[cache.ObjectName](5*time.Millisecond, 1000*time.Second))
-		}},
-		{"controller-runtime", func() queue { return priorityqueue.New[cache.ObjectName]("bench") }},
-	}
-	for _, kind := range kinds {
+		},
+		"controller-runtime": func() queue { return priorityqueue.New[cache.ObjectName]("bench") },
+	} {
 		for _, workers := range []int{1, 4, 16} {
-			b.Run(fmt.Sprintf("%s/workers=%d", kind.name, workers), func(b *testing.B) {
-				q := kind.new()
+			b.Run(fmt.Sprintf("%s/workers=%d", name, workers), func(b *testing.B) {
+				q := create()
 				defer q.ShutDown()
 				fill(q)
 				b.ResetTimer()

@@ -1,6 +1,6 @@
 //! Peer: the Foo controller on kube-runtime, tuned as its documentation recommends.
 //!
-//! - Lists in pages of 50, or as a stream with `--streaming-lists`.
+//! - Lists in pages of 50.
 //! - What no reconcile needs is dropped before caching: managedFields, pod templates.
 //! - Each watch backs off on its own; status changes of a Foo do not trigger it again.
 //! - As many concurrent reconciles as there are workers; debounce is off.
@@ -8,7 +8,6 @@
 //! - One cache of Deployments, shared by the trigger and the lookup. Nothing is decided before it
 //!   is complete; otherwise each start would try to create what already exists.
 
-use std::io::{IsTerminal, stderr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,14 +34,8 @@ const MANAGER: &str = "kube-runtime-peer";
 const PAGE_SIZE: u32 = 50;
 
 #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
-#[kube(
-    group = "samplecontroller.k8s.io",
-    version = "v1alpha1",
-    kind = "Foo",
-    plural = "foos",
-    namespaced,
-    status = "FooStatus"
-)]
+#[kube(group = "samplecontroller.k8s.io", version = "v1alpha1", kind = "Foo")]
+#[kube(namespaced, status = "FooStatus")]
 #[serde(rename_all = "camelCase")]
 struct FooSpec {
     deployment_name: Option<String>,
@@ -66,9 +59,6 @@ struct Options {
     /// Write no status that is there already.
     #[arg(long)]
     skip_unchanged: bool,
-    /// Let the API server stream the initial lists instead of paging through them.
-    #[arg(long)]
-    streaming_lists: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -92,18 +82,13 @@ struct Context {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let colors = stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    tracing_subscriber::fmt().with_writer(stderr).with_ansi(colors).init();
+    tracing_subscriber::fmt().with_ansi(false).init();
     let options = Options::parse();
     let kubeconfig = kube::config::Kubeconfig::read_from(&options.kubeconfig)?;
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default()).await?;
     let client = Client::try_from(config)?;
 
-    let lists = if options.streaming_lists {
-        watcher::Config::default().streaming_lists()
-    } else {
-        watcher::Config::default().page_size(PAGE_SIZE)
-    };
+    let lists = watcher::Config::default().page_size(PAGE_SIZE);
     let (foos, foo_writer) = reflector::store::<Foo>();
     let (deployments, deployment_writer) = reflector::store::<Deployment>();
     let foo_stream = watcher(Api::<Foo>::all(client.clone()), lists.clone())
@@ -152,7 +137,10 @@ async fn reconcile(foo: Arc<Foo>, context: Arc<Context>) -> Result<Action, Error
     let cached = context.deployments.get(&ObjectRef::new(name).within(&namespace));
     let deployment = match cached {
         Some(deployment) => deployment,
-        None => Arc::new(api.create(&posted(), &new_deployment(&foo, name)).await?),
+        None => {
+            let options = PostParams { field_manager: Some(MANAGER.into()), ..Default::default() };
+            Arc::new(api.create(&options, &new_deployment(&foo, name)).await?)
+        }
     };
     let owned = deployment
         .owner_references()
@@ -162,30 +150,20 @@ async fn reconcile(foo: Arc<Foo>, context: Arc<Context>) -> Result<Action, Error
         return Err(Error::NotOurs(name.to_owned()));
     }
     let have = deployment.spec.as_ref().and_then(|spec| spec.replicas);
+    let options = PatchParams { field_manager: Some(MANAGER.into()), ..Default::default() };
     if foo.spec.replicas.is_some() && foo.spec.replicas != have {
         let patch = Patch::Merge(json!({ "spec": { "replicas": foo.spec.replicas } }));
-        api.patch(name, &patched(), &patch).await?;
+        api.patch(name, &options, &patch).await?;
     }
-    write_status(&foo, &namespace, &deployment, &context).await?;
-    Ok(Action::await_change())
-}
-
-async fn write_status(
-    foo: &Foo,
-    namespace: &str,
-    deployment: &Deployment,
-    context: &Context,
-) -> Result<(), Error> {
     let available =
         deployment.status.as_ref().and_then(|status| status.available_replicas).unwrap_or(0);
     let have = foo.status.as_ref().and_then(|status| status.available_replicas);
-    if context.skip_unchanged && have == Some(available) {
-        return Ok(());
+    if !context.skip_unchanged || have != Some(available) {
+        let patch = Patch::Merge(json!({ "status": { "availableReplicas": available } }));
+        let api = Api::<Foo>::namespaced(context.client.clone(), &namespace);
+        api.patch_status(&foo.name_any(), &options, &patch).await?;
     }
-    let patch = Patch::Merge(json!({ "status": { "availableReplicas": available } }));
-    let api = Api::<Foo>::namespaced(context.client.clone(), namespace);
-    api.patch_status(&foo.name_any(), &patched(), &patch).await?;
-    Ok(())
+    Ok(Action::await_change())
 }
 
 /// kube-runtime has no backoff per object; its examples use a constant.
@@ -194,40 +172,30 @@ fn retry(_: Arc<Foo>, error: &Error, _: Arc<Context>) -> Action {
     Action::requeue(Duration::from_secs(1))
 }
 
-fn posted() -> PostParams {
-    PostParams { field_manager: Some(MANAGER.to_owned()), ..PostParams::default() }
-}
-
-fn patched() -> PatchParams {
-    PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() }
-}
-
 fn new_deployment(foo: &Foo, name: &str) -> Deployment {
     let labels =
         [("app".to_owned(), "nginx".to_owned()), ("controller".to_owned(), foo.name_any())];
     let labels = Some(labels.into_iter().collect());
+    let nginx = Container {
+        name: "nginx".to_owned(),
+        image: Some("nginx:latest".to_owned()),
+        ..Default::default()
+    };
     Deployment {
         metadata: ObjectMeta {
             name: Some(name.to_owned()),
             namespace: foo.namespace(),
             owner_references: foo.controller_owner_ref(&()).map(|owner| vec![owner]),
-            ..ObjectMeta::default()
+            ..Default::default()
         },
         spec: Some(DeploymentSpec {
             replicas: foo.spec.replicas,
-            selector: LabelSelector { match_labels: labels.clone(), ..LabelSelector::default() },
+            selector: LabelSelector { match_labels: labels.clone(), ..Default::default() },
             template: PodTemplateSpec {
-                metadata: Some(ObjectMeta { labels, ..ObjectMeta::default() }),
-                spec: Some(PodSpec {
-                    containers: vec![Container {
-                        name: "nginx".to_owned(),
-                        image: Some("nginx:latest".to_owned()),
-                        ..Container::default()
-                    }],
-                    ..PodSpec::default()
-                }),
+                metadata: Some(ObjectMeta { labels, ..Default::default() }),
+                spec: Some(PodSpec { containers: vec![nginx], ..Default::default() }),
             },
-            ..DeploymentSpec::default()
+            ..Default::default()
         }),
         status: None,
     }
