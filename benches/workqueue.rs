@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use workload_operator::object::ObjectKey;
@@ -37,7 +37,7 @@ fn rounds(queue: &WorkQueue<ObjectKey>, workers: u64, batches: u64) -> Duration 
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build();
     let runtime = runtime.expect("the system gives two threads");
     let left = Arc::new(AtomicU64::new(batches));
-    let start = Instant::now();
+    let start = tokio::time::Instant::now();
     let work = |queue: WorkQueue<ObjectKey>, left: Arc<AtomicU64>| async move {
         while left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok() {
             let mut next = queue.get().await;

@@ -1,5 +1,7 @@
 //! The pace of the administrator's new images: of the two Memcacheds of a history, one at a time gets it.
 
+use std::time::Duration;
+
 use controller_machinery::testing::Version;
 use serde_json::Value;
 
@@ -9,6 +11,9 @@ use crate::world::{DEPLOYMENT, conditions, is_ready};
 
 /// The two Memcacheds.
 const PAIR: [Slot; 2] = [SLOTS[0], SLOTS[1]];
+
+/// The progress deadline of their Deployments, after which the operator goes on even if no controller reports it.
+const DEADLINE: Duration = Duration::from_secs(600);
 
 /// Returns the Memcacheds that have got a new image while the other one was still getting it.
 pub fn breaches(versions: &[Version]) -> Vec<String> {
@@ -72,7 +77,8 @@ fn has_turn(slot: Slot, versions: &[Version], at: usize) -> bool {
         is_complete(DEPLOYMENT, deployment) || conditions(deployment).any(late)
     };
     let is_end = |it: &Version| it.id == deployment && it.object.as_deref().is_none_or(is_over);
-    !since().any(|it| is_changed(it) || is_end(it))
+    let is_late = versions[at].at >= versions[taken].at + DEADLINE;
+    !is_late && !since().any(|it| is_changed(it) || is_end(it))
 }
 
 fn image(deployment: &Value) -> &Value {

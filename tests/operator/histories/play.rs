@@ -268,13 +268,11 @@ impl Play {
             Act::Stop { process, down } => self.order(*process, Order::Stop(*down)),
             Act::KillAt { process, write, after } => {
                 let process = &self.processes[*process];
-                let at = process.writes.load(Ordering::Relaxed) + write;
-                *process.kill_at.lock() = Some((at, *after));
+                *process.kill_at.lock() = Some((process.number_of(*write), *after));
             }
             Act::HangAt { process, write, time } => {
                 let process = &self.processes[*process];
-                let at = process.writes.load(Ordering::Relaxed) + write;
-                *process.hang_at.lock() = Some((at, *time));
+                *process.hang_at.lock() = Some((process.number_of(*write), *time));
             }
             Act::Image(image) => {
                 *self.image.lock() = *image;
@@ -544,6 +542,11 @@ impl Play {
 }
 
 impl Process {
+    /// Returns the number of its n-th write from now on.
+    fn number_of(&self, write: u64) -> u64 {
+        self.writes.load(Ordering::Relaxed) + write
+    }
+
     /// Sends a request of this process. At the write that a step has named, kills it, or lets its requests hang; the
     /// watches go on.
     async fn send(

@@ -11,7 +11,7 @@ pub(super) fn sync(snapshot: &Snapshot, set: &Object, sync: &mut Sync) {
     }
     let hash = hash(set.at("/spec/template"));
     let pods: Vec<_> = snapshot.owned_by(set, PODS).collect();
-    delete_failed(&pods, sync);
+    delete_lost(snapshot, &pods, sync);
     let on = |node: &Object| {
         let name = node.id.name.clone();
         pods.iter().copied().filter(move |pod| target(pod) == name)
@@ -49,9 +49,6 @@ pub(super) fn sync(snapshot: &Snapshot, set: &Object, sync: &mut Sync) {
             old.push(pod);
         }
     }
-    let is_gone =
-        |pod: &&&Object| snapshot.of_resource(NODES).all(|node| node.id.name != target(pod));
-    pods.iter().filter(is_gone).for_each(|pod| sync.delete(pod));
     let old: Vec<_> = old.into_iter().map(|pod| (pod, available(pod))).collect();
     replace(set, &old, wanted, wanted - serving, sync);
     let mut status = counts(&[
@@ -72,10 +69,14 @@ pub(super) fn sync(snapshot: &Snapshot, set: &Object, sync: &mut Sync) {
     sync.status(set, status);
 }
 
-/// Deletes evicted pods, so that others replace them.
-fn delete_failed(pods: &[&Object], sync: &mut Sync) {
-    let has_failed = |pod: &&&Object| pod.text("/status/phase") == "Failed" && !pod.is_deleting();
-    pods.iter().filter(has_failed).for_each(|pod| sync.delete(pod));
+/// Deletes evicted pods, so that others replace them, and pods for nodes that were deleted.
+fn delete_lost(snapshot: &Snapshot, pods: &[&Object], sync: &mut Sync) {
+    let is_lost = |pod: &Object| {
+        pod.text("/status/phase") == "Failed"
+            || snapshot.of_resource(NODES).all(|node| node.id.name != target(pod))
+    };
+    let lost = pods.iter().filter(|pod| is_lost(pod) && !pod.is_deleting());
+    lost.for_each(|pod| sync.delete(pod));
 }
 
 /// Deletes pods of an old template, as far as `maxUnavailable` permits. `old`: each pod, and true if it is available.
