@@ -13,6 +13,8 @@
 //! - A Memcached without a cache to lose takes no turn: a new one, one without pods, and one that had a problem
 //!   before. The same applies if its user replaces the pods by adding or removing the exporter, and to an image of
 //!   its own. A Memcached whose own rollout is in progress waits until it is complete.
+//! - A Memcached on which an image of the administrator's has failed gets the next image immediately. The others wait
+//!   until its pods are available.
 //! - A paused Memcached takes no turn.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -442,20 +444,23 @@ impl Standing {
         let fails = has_failed(memcached, &[&wanted, &runs]);
         let kept = kept(spec, &wanted, runs);
         let has_a_problem = || reported(memcached).is_some_and(|health| health.trouble().is_some());
+        let rolling = |fails, late| {
+            let seconds = there.spec.progress_deadline_seconds;
+            let seconds =
+                seconds.map_or(DEADLINE, |seconds| u64::try_from(seconds).unwrap_or(DEADLINE));
+            let pods = there.spec.replicas.max(1).unsigned_abs();
+            let longest = Duration::from_secs(seconds) * pods;
+            Standing::Rolling(Rolling { generation: meta.generation, fails, late, longest })
+        };
         Some(match kept == wanted || is_admitted {
             false if is_complete(there) || !there.is_observed() => Standing::Waiting(kept),
+            // The former image has emptied its cache. It gets the next one now, and the others wait for it.
+            false if fails => rolling(false, false),
             false if has_a_problem() => Standing::Idle,
             false => Standing::Unready(kept),
             // The first template is not a change of an image.
             true if there.meta.generation > 1 && is_rolling(there) => {
-                let seconds = there
-                    .spec
-                    .progress_deadline_seconds
-                    .map_or(DEADLINE, |seconds| u64::try_from(seconds).unwrap_or(DEADLINE));
-                let longest =
-                    Duration::from_secs(seconds) * there.spec.replicas.max(1).unsigned_abs();
-                let generation = meta.generation;
-                Standing::Rolling(Rolling { generation, fails, late: is_late(there), longest })
+                rolling(fails, is_late(there))
             }
             true => Standing::Idle,
         })

@@ -70,6 +70,9 @@ pub enum Rollout {
 /// image (`MaxContainerBackOff` in k8s.io/kubernetes, pkg/kubelet).
 pub(crate) const STALLED_AFTER: Duration = Duration::from_secs(300);
 
+/// The words of a message that a controller has not processed a change.
+pub(crate) const UNPROCESSED: &str = "has not processed the";
+
 /// End of the message of a workload whose pods are ready, but not all for `minReadySeconds`.
 pub(crate) const READY_FIRST: &str = ": new pods must first be ready for minReadySeconds";
 
@@ -373,7 +376,7 @@ impl Health {
         if context.is_late(Progress::IDLE_MAX) {
             let seconds = Progress::IDLE_MAX.as_secs();
             let message = format!(
-                "The {kind} controller has not processed the {kind} for {seconds} seconds. Check that \
+                "The {kind} controller {UNPROCESSED} {kind} for {seconds} seconds. Check that \
                  kube-controller-manager is running"
             );
             let reason = Reason::ProgressDeadlineExceeded;

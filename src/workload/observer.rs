@@ -114,7 +114,8 @@ impl Observer {
 
     /// Returns for how long the workload has made no progress.
     fn idle<V: Custom, S: Workload>(&self, object: &V, child: &Child<S>, now: Instant) -> Duration {
-        self.progress.idle(object, child.meta.generation, S::progress(child), now)
+        let generation = (child.meta.generation, S::is_observed(child));
+        self.progress.idle(object, generation, S::progress(child), now)
     }
 
     /// Returns the health of a daemon that is ready where Kubernetes wants it, with the nodes that have its

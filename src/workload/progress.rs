@@ -6,7 +6,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::health::{Health, Level, READY_FIRST, Rollout};
+use super::health::{Health, Level, READY_FIRST, Rollout, UNPROCESSED};
 use crate::object::Uid;
 use crate::workload::condition::{Status, Time, Type};
 use crate::workload::custom_resource::Custom;
@@ -125,12 +125,12 @@ impl Progress {
     /// Time without an observation after which an object is forgotten.
     const FORGOTTEN: Duration = Duration::from_secs(3 * 300);
 
-    /// Returns for how long the owned object, of this generation, has made no progress. `counts` grow with
-    /// progress.
+    /// Returns for how long the owned object, of this generation, has made no progress. `is_observed`: its controller
+    /// has processed this generation. `counts` grow with progress.
     pub fn idle<V: Custom>(
         &self,
         object: &V,
-        generation: i64,
+        (generation, is_observed): (i64, bool),
         counts: [i32; 4],
         now: Instant,
     ) -> Duration {
@@ -141,8 +141,11 @@ impl Progress {
         }
         let mark = marks.of.entry(object.meta().uid).or_insert_with(|| {
             // Another process has listed the pods already, if the status names a problem of them.
-            let known = reported(object)
-                .filter(|health| health.reason.is_of_pods() && health.trouble().is_some());
+            // A change that no controller has processed yet is newer than this problem.
+            let is_current = |health: &Health| is_observed || health.message.contains(UNPROCESSED);
+            let known = reported(object).filter(|health| {
+                health.reason.is_of_pods() && health.trouble().is_some() && is_current(health)
+            });
             let ago = |time: Duration| now.checked_sub(time).unwrap_or(now);
             let idle = known.as_ref().map_or(Duration::ZERO, |_| Self::IDLE_MAX);
             let problem =
@@ -236,7 +239,7 @@ mod tests {
         let start = Instant::now();
         let idle = |second, generation, counts| {
             let now = start + Duration::from_secs(second);
-            progress.idle(&memcached, generation, counts, now).as_secs()
+            progress.idle(&memcached, (generation, true), counts, now).as_secs()
         };
         assert_eq!(idle(0, 1, [2, 0, 0, 0]), 0);
         assert_eq!(idle(10, 1, [2, 1, 0, 0]), 0);
@@ -249,7 +252,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_new_process_uses_the_problem_in_the_status() {
-        let said = |reason: &str| {
+        let said = |reason: &str, is_observed: bool| {
             let mut object: serde_json::Value = serde_yaml_ng::from_str(SAMPLE).unwrap();
             let is = |kind: &str, status: &str| {
                 serde_json::json!({"type": kind, "status": status, "reason": reason, "message": "m",
@@ -260,10 +263,11 @@ mod tests {
                 serde_json::json!({"observedGeneration": 1, "conditions": conditions});
             let memcached = custom::<Memcached>(&object.to_string());
             let now = Instant::now() + Duration::from_secs(3600);
-            Progress::default().idle(&memcached, 1, [0; 4], now)
+            Progress::default().idle(&memcached, (1, is_observed), [0; 4], now)
         };
-        assert_eq!(said("CrashLoopBackOff"), Progress::IDLE_MAX);
-        assert_eq!(said("ErrResourceExists"), Duration::ZERO);
+        assert_eq!(said("CrashLoopBackOff", true), Progress::IDLE_MAX);
+        assert_eq!(said("CrashLoopBackOff", false), Duration::ZERO, "of a former template");
+        assert_eq!(said("ErrResourceExists", true), Duration::ZERO);
     }
 
     #[tokio::test(start_paused = true)]
@@ -272,7 +276,7 @@ mod tests {
         let (uid, start) = (memcached.meta.uid, Instant::now());
         let at = |second| start + Duration::from_secs(second);
         let (crash, pull) = (Reason::CrashLoopBackOff, Reason::ImagePullFailed);
-        progress.idle(&memcached, 1, [0; 4], start);
+        progress.idle(&memcached, (1, true), [0; 4], start);
         for (second, reason) in [(0, crash), (60, pull), (90, pull)] {
             progress.note(uid, Some(reason), at(second));
         }
@@ -319,7 +323,7 @@ mod tests {
         let at = |second| start + Duration::from_secs(second);
         let minute = Duration::from_secs(60);
         assert!(!progress.is_look_due(uid, minute, start), "nothing is known of it");
-        progress.idle(&memcached, 1, [0; 4], start);
+        progress.idle(&memcached, (1, true), [0; 4], start);
         let is_due = |second| progress.is_look_due(uid, minute, at(second));
         assert_eq!([29, 30, 31].map(is_due), [false, true, true], "until it was looked at");
         progress.looked(uid, at(31));
@@ -332,7 +336,7 @@ mod tests {
         let (start, uid) = (Instant::now(), memcached.meta.uid);
         let wait = |second| progress.wait_to_count(uid, start + Duration::from_secs(second));
         assert_eq!(wait(0), None, "nothing is known of it");
-        progress.idle(&memcached, 1, [0; 4], start);
+        progress.idle(&memcached, (1, true), [0; 4], start);
         assert_eq!(
             [0, 1, 4, 5, 6].map(wait).map(|wait| wait.map_or(0, |wait| wait.as_secs())),
             [0, 4, 1, 0, 4]

@@ -208,7 +208,8 @@ mod tests {
             }
         }
         // Before any controller has seen the object, and those of the library.
-        let others = ["Pending", "WritesRepeatedly"];
+        let others =
+            ["Pending", "WritesRepeatedly", "ErrNotServed", "ErrUndecodable", "ErrRequest"];
         let known = |name: &str| Reason::named(name).is_some() || others.contains(&name);
         assert_eq!(ROWS.keys().find(|name| !known(name)), None);
         let page = include_str!("../../docs/REASONS.md");

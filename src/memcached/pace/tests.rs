@@ -243,8 +243,11 @@ fn a_memcached_with_a_problem_takes_no_turn() {
         Standing::of(memcached, Some(&there), &settings(NEW), None)
     };
     assert_eq!(of(&with("Pod a-1 cannot be scheduled"), OLD), Some(Standing::Idle));
+    let crashes = "Pod a-1 crashes: container memcached (exit code 1)";
+    let standing = of(&with(crashes), OLD);
+    assert!(matches!(standing, Some(Standing::Rolling(_))), "the others wait: {standing:?}");
     for (message, fails) in [
-        ("Pod a-1 crashes: container memcached (exit code 1)", true),
+        (crashes, true),
         (
             "It timed out. Pod a-1 cannot pull image memcached:2: the registry does not have it",
             true,

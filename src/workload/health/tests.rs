@@ -176,7 +176,7 @@ async fn a_rollout_makes_progress_after_counts_of_an_older_generation() {
     let start = tokio::time::Instant::now();
     let idle = |status: serde_json::Value, second: u64| {
         let counts = <crate::workload::DaemonSetSpec as Workload>::progress(&daemon_set(status));
-        progress.idle(&object, 2, counts, start + Duration::from_secs(second))
+        progress.idle(&object, (2, true), counts, start + Duration::from_secs(second))
     };
     assert_eq!(idle(counts(1, 9), 0), Duration::ZERO);
     assert_eq!(idle(counts(1, 9), 20), Duration::from_secs(20), "the controller has not acted");

@@ -321,7 +321,9 @@ fn broken_pods(play: &Play, slot: Slot) -> Vec<String> {
     pods.retain(|(id, pod)| {
         let labels = &pod["metadata"]["labels"];
         let is_of_it = selector.iter().all(|(key, value)| labels[key] == *value);
-        id.namespace == slot.1 && is_of_it && !is_so(pod, "Ready")
+        // An evicted pod is replaced.
+        let is_over = pod["status"]["phase"] == "Failed";
+        id.namespace == slot.1 && is_of_it && !is_over && !is_so(pod, "Ready")
     });
     if !pods.iter().any(|(id, pod)| is_broken(id, pod)) {
         return Vec::new();
