@@ -52,7 +52,7 @@ pub async fn check(play: &Play) {
     end(play).await;
     of_versions(play);
     assert_eq!(
-        writes::breaches(&play.server, &play.starts.lock(), play.has_rivals),
+        writes::breaches(&play.server, &play.starts.lock(), play.backoff_restarts),
         [""; 0],
         "it writes too often"
     );

@@ -16,7 +16,7 @@ const PER_CHANGE: usize = 2;
 const WINDOW: Duration = Duration::from_secs(60);
 
 /// Returns the objects that processes, started at these times, have written too often.
-pub fn breaches(server: &Server, starts: &[Duration], has_rivals: bool) -> Vec<String> {
+pub fn breaches(server: &Server, starts: &[Duration], backoff_restarts: bool) -> Vec<String> {
     let mut by_object = BTreeMap::<(String, String), Vec<Duration>>::new();
     for write in server.writes() {
         if ["/leases", "/events"].iter().any(|it| write.resource.ends_with(it)) {
@@ -42,7 +42,8 @@ pub fn breaches(server: &Server, starts: &[Duration], has_rivals: bool) -> Vec<S
     for ((namespace, object), writes) in &by_object {
         let of = |namespace: &str, from| within(changes.get(namespace).unwrap_or(&none), from);
         let most = |from| {
-            let retries = RETRIES * (1 + within(starts, from)) * (1 + usize::from(has_rivals));
+            let retries =
+                RETRIES * (1 + within(starts, from)) * (1 + usize::from(backoff_restarts));
             retries + PER_CHANGE * (of(namespace, from) + of("", from))
         };
         let worst = writes.iter().find(|from| within(writes, **from) > most(**from));
