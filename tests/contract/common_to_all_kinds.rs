@@ -115,7 +115,7 @@ async fn kubectl_prints_what_the_documentation_shows() {
         });
         ageless.filter(|line| !line.is_empty()).collect()
     };
-    let text = std::fs::read_to_string("docs/OPERATING.md").unwrap();
+    let text = std::fs::read_to_string("docs/CONCEPTS.md").unwrap();
     let mut compared = 0;
     for block in text.split("```console\n$ kubectl ").skip(1) {
         let (command, rest) = block.split_once('\n').unwrap();
@@ -127,12 +127,12 @@ async fn kubectl_prints_what_the_documentation_shows() {
             let ours = lines(&printed);
             assert!(
                 ours.contains(&line),
-                "kubectl {command}: docs/OPERATING.md has\n{line}\nnot\n{printed}"
+                "kubectl {command}: docs/CONCEPTS.md has\n{line}\nnot\n{printed}"
             );
         }
         compared += 1;
     }
-    assert!(compared >= 5, "{compared} commands in docs/OPERATING.md");
+    assert!(compared >= 5, "{compared} commands in docs/CONCEPTS.md");
 }
 
 fn with_name(mut object: Value, name: &str) -> Value {

@@ -19,12 +19,13 @@ const README: &str = "README.md";
 const INSTALL: &str = "docs/INSTALL.md";
 const REQUIREMENTS: &str = "docs/REQUIREMENTS.md";
 const GITOPS: &str = "docs/GITOPS.md";
+const CONCEPTS: &str = "docs/CONCEPTS.md";
 const OPERATING: &str = "docs/OPERATING.md";
 const CONNECTIONS: &str = "docs/CONNECTIONS.md";
 const UPGRADE: &str = "docs/UPGRADE.md";
 const BACKUP: &str = "docs/BACKUP.md";
-const PAGES: [&str; 8] =
-    [README, INSTALL, REQUIREMENTS, GITOPS, OPERATING, CONNECTIONS, UPGRADE, BACKUP];
+const PAGES: [&str; 9] =
+    [README, INSTALL, REQUIREMENTS, GITOPS, CONCEPTS, OPERATING, CONNECTIONS, UPGRADE, BACKUP];
 
 /// Values for a page's placeholders.
 const PLACEHOLDERS: [(&str, &str); 5] = [
@@ -179,7 +180,7 @@ impl Commands {
 
     /// The columns of tables are another test's: `kubectl_prints_what_the_documentation_shows`.
     fn is_compared_elsewhere(&self, page: &str) -> bool {
-        page == OPERATING && self.is_console && self.text.starts_with("$ kubectl ")
+        page == CONCEPTS && self.is_console && self.text.starts_with("$ kubectl ")
     }
 }
 

@@ -49,8 +49,8 @@ pub struct Play {
     is_elected: bool,
     /// False if the operator's clock jumps.
     pub has_true_times: bool,
-    /// True if the pauses between retries can begin again: two custom resources need the same owned objects, or
-    /// requests fail at random.
+    /// True if the pauses between retries can begin again: two custom resources need the same owned objects, requests
+    /// fail at random, or another process takes over.
     pub backoff_restarts: bool,
     /// The times at which a process was started.
     pub starts: Mutex<Vec<Duration>>,
@@ -117,9 +117,9 @@ impl Play {
             image: Mutex::new(1),
             is_elected,
             has_true_times: !steps.iter().any(|step| matches!(step.act, Act::Clock(_))),
-            backoff_restarts: steps
-                .iter()
-                .any(|step| matches!(step.act, Act::Compete(_) | Act::Rates(0.01.., _))),
+            backoff_restarts: steps.iter().any(|step| {
+                matches!(step.act, Act::Compete(_) | Act::Elect | Act::Rates(0.01.., _))
+            }),
             starts: Mutex::default(),
             began: Instant::now(),
             admission: Arc::default(),
