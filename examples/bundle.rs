@@ -24,9 +24,12 @@ fn main() -> Result<()> {
     // Old YAML parsers read an unquoted time as a timestamp instead of a string.
     let quoted = serde_yaml_ng::to_string(&csv)?.replace(&created, &format!("'{created}'"));
     write(CSV, &quoted)?;
-    for file in
-        ["rbac/people", "rbac/metrics-reader", "default/service", "default/pod-disruption-budget"]
-    {
+    for file in [
+        "rbac/user-roles",
+        "rbac/metrics-reader",
+        "default/service",
+        "default/pod-disruption-budget",
+    ] {
         for mut object in documents(file)? {
             // OLM sets the namespace.
             object["metadata"].as_object_mut().ok_or("no metadata")?.remove("namespace");

@@ -59,25 +59,24 @@ pub enum Command {
 
 /// Address of the API server, and the account.
 #[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Connection")]
 pub struct ConnectionArgs {
     /// Path to the kubeconfig file. Defaults to the KUBECONFIG environment variable, ~/.kube/config, or the pod's
     /// ServiceAccount.
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, help_heading = CONNECTION, global = true, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
     /// Context of the kubeconfig file. Defaults to its current context.
-    #[arg(long, global = true, env = "KUBE_CONTEXT", value_name = "NAME")]
+    #[arg(long, help_heading = CONNECTION, global = true, env = "KUBE_CONTEXT", value_name = "NAME")]
     pub context: Option<String>,
 }
 
 /// The custom resources that are reconciled, and how.
 #[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Workloads")]
 pub struct WorkloadArgs {
     /// Namespaces to watch (comma-separated or repeated). In each of them, a Role is sufficient. Defaults to all
     /// namespaces.
     #[arg(
+        help_heading = WORKLOADS,
         short = 'n',
         long = "watch-namespace",
         visible_alias = "namespace",
@@ -89,32 +88,34 @@ pub struct WorkloadArgs {
     pub namespaces: Vec<String>,
 
     /// Controllers to run (comma-separated or repeated). Defaults to all controllers.
-    #[arg(long, env = "CONTROLLERS", value_name = "KIND", value_delimiter = ',')]
+    #[arg(long, help_heading = WORKLOADS, env = "CONTROLLERS", value_name = "KIND", value_delimiter = ',')]
     pub controllers: Vec<ControllerName>,
 
     /// Default image of Memcacheds that do not set `image`. Without it, the operator creates no Deployment for them and
     /// keeps the image of existing ones. Both are reported as `ImageMissing`.
-    #[arg(long, env = "MEMCACHED_IMAGE", value_name = "IMAGE", value_parser = image)]
+    #[arg(long, help_heading = WORKLOADS, env = "MEMCACHED_IMAGE", value_name = "IMAGE", value_parser = image)]
     pub memcached_image: Option<String>,
 
     /// Default image of exporters that do not set `image`. Without it, as above.
-    #[arg(long, env = "MEMCACHED_EXPORTER_IMAGE", value_name = "IMAGE", value_parser = image)]
+    #[arg(long, help_heading = WORKLOADS, env = "MEMCACHED_EXPORTER_IMAGE", value_name = "IMAGE", value_parser = image)]
     pub memcached_exporter_image: Option<String>,
 
     /// Allows `podTemplate` and `serviceTemplate`, which can make pods privileged and use any ServiceAccount. Use it only
     /// together with the policies of artifacts/policy, which decide who can set them.
-    #[arg(long, env = "ALLOW_TEMPLATES", num_args = 0..=1, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
+    #[arg(long, help_heading = WORKLOADS, env = "ALLOW_TEMPLATES", num_args = 0..=1, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub allow_templates: bool,
 
     /// Labels that managed resources and pods inherit from their custom resource (comma-separated or repeated): keys
     /// such as team, or prefixes such as example.com/*. A change of such a label restarts the pods. Defaults to none.
-    #[arg(long, env = "INHERITED_LABELS", value_name = "KEY", value_delimiter = ',', value_parser = inheritable)]
+    #[arg(long, help_heading = WORKLOADS, env = "INHERITED_LABELS", value_name = "KEY", value_delimiter = ',', value_parser = inheritable)]
     pub inherited_labels: Vec<String>,
 }
 
 /// The variable with the namespace of the operator's pod, from its manifests.
 pub(super) const POD_NAMESPACE: &str = "POD_NAMESPACE";
 
+const CONNECTION: &str = "Connection";
+const WORKLOADS: &str = "Workloads";
 const ELECTION: &str = "Leader election";
 const SERVERS: &str = "Servers";
 
@@ -131,7 +132,7 @@ pub struct RunArgs {
 
     /// Limit on the Memcacheds that change to a new default image at the same time: a number, or a percentage of those
     /// that use a default image. The others keep the previous image until their turn. Defaults to 5%, but at least one.
-    #[arg(long, help_heading = "Workloads", env = "MAX_IMAGE_ROLLOUTS", value_name = "NUMBER")]
+    #[arg(long, help_heading = WORKLOADS, env = "MAX_IMAGE_ROLLOUTS", value_name = "NUMBER")]
     pub max_image_rollouts: Option<Limit>,
 
     /// Number of concurrent reconciliations of each kind.
@@ -665,6 +666,65 @@ mod tests {
             }
         }
         assert!(seen > 40, "{seen} flags");
+    }
+
+    /// `UPDATE_ARTIFACTS=1` writes the file instead.
+    #[test]
+    fn the_documentation_has_a_row_for_each_flag() {
+        use clap::CommandFactory;
+        let mut cli = as_kubernetes_programs(Cli::command());
+        cli.build();
+        let mut text = String::from(
+            "# Flags\n\n\
+             In the operator's Deployment, set a flag as an argument of the container or as its environment variable; an argument\n\
+             takes precedence. With Helm, use the value `extraArgs`. The flags of `run` under \"Connection\" apply to `check`,\n\
+             `plan` and `status` too. `workload-operator help COMMAND` prints the same texts.\n",
+        );
+        for command in cli.get_subcommands().filter(|command| command.get_name() != "help") {
+            let about = command.get_about().expect("each command has one");
+            text.push_str(&format!("\n## {}\n\n{about}.\n", command.get_name()));
+            let is_run = command.get_name() == "run";
+            let mut tables: Vec<(&str, String)> = Vec::new();
+            for flag in command.get_arguments().filter(|flag| flag.get_id() != "help") {
+                let heading = flag.get_help_heading().unwrap_or_default();
+                let heading = if is_run || heading == CONNECTION { heading } else { "" };
+                match tables.iter_mut().find(|(of, _)| *of == heading) {
+                    Some((_, rows)) => rows.push_str(&row(flag)),
+                    None => tables.push((heading, row(flag))),
+                }
+            }
+            for (heading, rows) in tables.iter().filter(|(of, _)| is_run || *of != CONNECTION) {
+                let title = if is_run { format!("\n### {heading}\n") } else { String::new() };
+                let head = "| flag | variable | default | meaning |\n|---|---|---|---|";
+                text.push_str(&format!("{title}\n{head}\n{rows}"));
+            }
+        }
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/FLAGS.md");
+        if std::env::var_os("UPDATE_ARTIFACTS").is_some() {
+            std::fs::write(file, &text).unwrap();
+        }
+        let there = std::fs::read_to_string(file).unwrap_or_default();
+        assert!(there == text, "docs/FLAGS.md is out of date: run hack/update-codegen.sh");
+    }
+
+    fn row(flag: &clap::Arg) -> String {
+        let code = |text: &str| if text.is_empty() { String::new() } else { format!("`{text}`") };
+        let joined = |values: Vec<String>| values.join(", ");
+        let name = match (flag.get_long(), flag.get_short()) {
+            (Some(long), Some(short)) => format!("`--{long}`, `-{short}`"),
+            (Some(long), None) => code(&format!("--{long}")),
+            _ => code(&flag.get_id().as_str().to_uppercase()),
+        };
+        let variable = flag.get_env().and_then(OsStr::to_str).unwrap_or_default();
+        let values = flag.get_default_values().iter().map(|value| value.to_string_lossy().into());
+        let default = joined(values.collect());
+        let help = flag.get_long_help().or(flag.get_help()).expect("each flag has one").to_string();
+        let help = help.replace('\n', " ").replace('|', "\\|");
+        let possible = flag.get_possible_values();
+        let named = possible.iter().filter(|value| !["true", "false"].contains(&value.get_name()));
+        let named = joined(named.map(|value| code(value.get_name())).collect());
+        let values = if named.is_empty() { named } else { format!(" One of {named}.") };
+        format!("| {name} | {} | {} | {help}.{values} |\n", code(variable), code(&default))
     }
 
     #[test]

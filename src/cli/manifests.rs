@@ -22,7 +22,7 @@ const REST: [&str; 11] = [
     include_str!("../../artifacts/rbac/operator.yaml"),
     include_str!("../../artifacts/rbac/metrics.yaml"),
     include_str!("../../artifacts/rbac/metrics-reader.yaml"),
-    include_str!("../../artifacts/rbac/people.yaml"),
+    include_str!("../../artifacts/rbac/user-roles.yaml"),
     include_str!("../../artifacts/policy/app.yaml"),
     include_str!("../../artifacts/policy/generic-daemon.yaml"),
     include_str!("../../artifacts/policy/memcached.yaml"),

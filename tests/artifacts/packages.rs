@@ -243,11 +243,11 @@ fn the_bundle_contains_exactly_the_objects_of_the_manifests() {
         expected.insert(name, serde_yaml_ng::from_str(&text).unwrap());
     }
     // OLM takes one object per file, and puts it into the namespace of its choice.
-    let people = documents("artifacts/rbac/people.yaml");
+    let user_roles = documents("artifacts/rbac/user-roles.yaml");
     let beside = ["service", "pod-disruption-budget"];
     let beside = beside.map(|name| yaml(&format!("artifacts/default/{name}.yaml")));
     let reader = documents("artifacts/rbac/metrics-reader.yaml");
-    for mut object in people.into_iter().chain(reader).chain(beside) {
+    for mut object in user_roles.into_iter().chain(reader).chain(beside) {
         object["metadata"].as_object_mut().unwrap().remove("namespace");
         let (kind, name) = (&object["kind"], &object["metadata"]["name"]);
         let (kind, name) = (kind.as_str().unwrap(), name.as_str().unwrap());
@@ -298,12 +298,12 @@ fn the_documented_kubernetes_versions_are_the_tested_ones() {
     let range = format!("Kubernetes {oldest} to {newest}");
     for (file, text) in [
         ("README.md", &range),
-        ("docs/REQUIREMENTS.md", &range),
+        ("docs/INSTALL.md", &range),
         ("docs/CHECKS.md", &format!("({oldest} or newer, tested up to {newest})")),
     ] {
         assert!(read(file).contains(text), "{file} does not say {text:?}");
     }
-    let requirements = read("docs/REQUIREMENTS.md");
+    let install = read("docs/INSTALL.md");
     for version in versions {
         let module = read(&format!("hack/controlplane/kubernetes-{version}/go.mod"));
         let pinned = module.lines().find_map(|line| {
@@ -311,7 +311,7 @@ fn the_documented_kubernetes_versions_are_the_tested_ones() {
         });
         let pinned = pinned.and_then(|rest| rest.split(' ').next()).unwrap();
         let row = format!("| {version} | {pinned} |");
-        assert!(requirements.contains(&row), "the table of docs/REQUIREMENTS.md has no row {row}");
+        assert!(install.contains(&row), "the table of docs/INSTALL.md has no row {row}");
     }
 }
 

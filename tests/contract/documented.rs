@@ -17,15 +17,14 @@ use crate::world::{DEPLOYMENT, MAX_WAIT, POD, World};
 
 const README: &str = "README.md";
 const INSTALL: &str = "docs/INSTALL.md";
-const REQUIREMENTS: &str = "docs/REQUIREMENTS.md";
-const GITOPS: &str = "docs/GITOPS.md";
 const CONCEPTS: &str = "docs/CONCEPTS.md";
 const OPERATING: &str = "docs/OPERATING.md";
-const CONNECTIONS: &str = "docs/CONNECTIONS.md";
+const MONITORING: &str = "docs/MONITORING.md";
+const SECURITY: &str = "docs/SECURITY.md";
 const UPGRADE: &str = "docs/UPGRADE.md";
 const BACKUP: &str = "docs/BACKUP.md";
-const PAGES: [&str; 9] =
-    [README, INSTALL, REQUIREMENTS, GITOPS, CONCEPTS, OPERATING, CONNECTIONS, UPGRADE, BACKUP];
+const PAGES: [&str; 8] =
+    [README, INSTALL, CONCEPTS, OPERATING, MONITORING, SECURITY, UPGRADE, BACKUP];
 
 /// Values for a page's placeholders.
 const PLACEHOLDERS: [(&str, &str); 5] = [
@@ -83,14 +82,18 @@ const STORY: &[Step] = &[
     Of(OPERATING, EXEC),
     Of(OPERATING, "workload-operator status KIND NAME -n NAMESPACE"),
     Of(OPERATING, "kubectl -n workload-operator-system describe lease workload-operator"),
-    Of(CONNECTIONS, "kubectl create clusterrolebinding prometheus-reads-workload-operator \\"),
-    Of(REQUIREMENTS, "kubectl get endpointslices -n default"),
+    Of(MONITORING, "kubectl create clusterrolebinding prometheus-reads-workload-operator \\"),
+    Of(SECURITY, "kubectl get endpointslices -n default"),
+    Of(
+        SECURITY,
+        "kubectl create rolebinding app-editors -n shop --clusterrole=workload-operator-app-editor --group=shop-developers",
+    ),
     Given(UNTIL_THE_OPERATOR_IS_IDLE),
     Of(OPERATING, "workload-operator plan"),
     Of(UPGRADE, "folder=$(mktemp -d) # readable by you only"),
     Of(OPERATING, "kubectl annotate deployment NAME workload-operator.example.com/admitted-"),
     Of(
-        REQUIREMENTS,
+        SECURITY,
         "kubectl label --overwrite namespace workload-operator-system pod-security.kubernetes.io/enforce=baseline",
     ),
     Of(README, DELETE_ALL),
@@ -119,7 +122,7 @@ const STORY: &[Step] = &[
     Given("kubectl wait --for=delete memcached/memcached-sample --timeout=5m"),
     Given("kubectl create namespace argocd; kubectl -n argocd create configmap argocd-cm"),
     Of(
-        GITOPS,
+        OPERATING,
         "kubectl -n argocd patch configmap argocd-cm --patch-file artifacts/argocd/argocd-cm.yaml",
     ),
     Of(INSTALL, DELETE_ALL),
@@ -151,6 +154,7 @@ const NOT_RUN: &[&str] = &[
     "helm upgrade --reset-then-reuse-values",
     "kubectl -n workload-operator-system port-forward deployment/workload-operator 8081",
     "curl 'localhost:8081/readyz?verbose'",
+    "kubectl get apps.app.example.com,memcacheds,genericdaemons -A -o yaml | grep -B 20 Template:",
     "oc adm policy add-scc-to-user nonroot-v2 -z default -n NAMESPACE",
     "docker build -t workload-operator:0.1.0 .",
     "kind load docker-image workload-operator:0.1.0",

@@ -224,7 +224,7 @@ fn helm_lint_accepts_the_chart() {
 fn every_role_that_is_bound_is_rendered() {
     let Some(helm) = Helm::find("that bound roles are rendered") else { return };
     for values in
-        ["rbac.people=false", "rbac.create=false", "namespaced=true", "metrics.secure=false"]
+        ["rbac.userRoles=false", "rbac.create=false", "namespaced=true", "metrics.secure=false"]
     {
         let values = format!("{values},metrics.serviceMonitor.enabled=true");
         let all = helm.template(&["--set", &values]).unwrap();
@@ -268,7 +268,7 @@ fn disabled_objects_are_not_rendered_or_referenced() {
     let bare = kinds(&[
         "crds.enabled=false",
         "rbac.create=false",
-        "rbac.people=false",
+        "rbac.userRoles=false",
         "serviceAccount.create=false",
         "serviceAccount.name=other",
         "genericDaemonPolicy.enabled=false",

@@ -100,9 +100,9 @@ async fn the_operator_serves_every_metric_of_dashboard_and_alerts() {
     }
 }
 
-/// Each metric that is served has a row in docs/METRICS.md; `UPDATE_ARTIFACTS=1` writes the rows.
+/// Each metric that is served has a row in docs/MONITORING.md; `UPDATE_ARTIFACTS=1` writes the rows.
 fn are_in_the_reference(metrics: &str) {
-    const FILE: &str = "docs/METRICS.md";
+    const FILE: &str = "docs/MONITORING.md";
     let mut rows = BTreeSet::new();
     for family in metrics.split("# HELP ").skip(1) {
         let (help, rest) = family.split_once('\n').unwrap();

@@ -288,8 +288,8 @@ async fn kustomize_replaces_names_images_and_replicas_in_custom_resources() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_documented_patch_restricts_egress_to_the_api_server() {
     let plane = tokio::task::spawn_blocking(ControlPlane::shared).await.unwrap();
-    let page = include_str!("../../docs/REQUIREMENTS.md");
-    let (_, from) = page.split_once("```yaml\npatches:").expect("REQUIREMENTS.md has the patch");
+    let page = include_str!("../../docs/SECURITY.md");
+    let (_, from) = page.split_once("```yaml\npatches:").expect("SECURITY.md has the patch");
     let (patch, _) = from.split_once("```").unwrap();
     let (_copy, folder) = overlay_in_a_copy();
     let overlay = format!("resources: [../default]\npatches:{patch}");

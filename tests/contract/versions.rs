@@ -3,7 +3,7 @@
 //! All other tests run on the newest version. Here a fixed part of the contract runs on the newest, on the
 //! oldest if its servers are built, and with `KUBERNETES_VERSIONS=all` on each version that
 //! hack/controlplane.sh can start (`KUBERNETES_VERSIONS=1.35` runs only that one). The results must match the
-//! table in docs/REQUIREMENTS.md; `UPDATE_VERSIONS=1` writes its rows instead.
+//! table in docs/INSTALL.md; `UPDATE_VERSIONS=1` writes its rows instead.
 
 use serde_json::{Value, json};
 
@@ -14,7 +14,7 @@ use crate::world::{
     APP, DAEMON_SET, DEPLOYMENT, GENERIC_DAEMON, Kind, MEMCACHED, SERVICE, World, is_ready,
 };
 
-const TABLE: &str = "docs/REQUIREMENTS.md";
+const TABLE: &str = "docs/INSTALL.md";
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes: cargo test --test contract -- --ignored"]
