@@ -4,7 +4,7 @@
 #   docker build --build-arg REVISION="$(git rev-parse --short=12 HEAD)" -t workload-operator .
 #   buildah build -t workload-operator .
 #
-# An image in which nothing tells where or when it was built:
+# An image that does not depend on where or when it was built:
 #
 #   docker buildx build --build-context toolchain=docker-image://docker.io/library/rust@sha256:... \
 #     --build-arg SOURCE_DATE_EPOCH="$(git log -1 --format=%ct)" \

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The operator as one static binary in which nothing tells where or when it was built: from the
+# The operator as one static binary that does not depend on where or when it was built: from the
 # same sources by the same toolchain it is to be the same, bit for bit. The Dockerfile uses it, and
 # hack/campaigns/reproducible.sh compares two releases.
 #

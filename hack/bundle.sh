@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The bundle for the Operator Lifecycle Manager, made of artifacts/: the ClusterServiceVersion, the CRDs, and
-# what OLM installs beside them, one object per file and without a namespace, which OLM chooses.
+# what OLM installs in addition, one object per file and without a namespace, which OLM chooses.
 #
 #   hack/bundle.sh FOLDER [IMAGE]    write it into FOLDER, which may exist: its manifests/ is replaced. IMAGE is
 #                                    the operator's; without it, workload-operator with the version as its tag

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what .ci/run needs beside Rust, Go and git to leave nothing unchecked, as STRICT=1 demands: the
+# Installs what .ci/run needs in addition to Rust, Go and git to leave nothing unchecked, as STRICT=1 demands: the
 # oldest supported Rust, cargo-deny, cargo-semver-checks, mdBook, actionlint, helm, the
 # oldest supported Kubernetes, an earlier version of the operator, and Debian's packages prometheus
 # and shellcheck, and those of hack/e2e.sh.

@@ -20,7 +20,7 @@
 #   --with-kubelet    `build`: also kubelet and kube-proxy, for real nodes (hack/e2e.sh)
 #   --dir DIR         where its files are. One control plane per DIR, as many as you like.
 #                     Default: ${XDG_STATE_HOME:-~/.local/state}/workload-operator/controlplane
-#   --while-pid PID   stop by itself when process PID is gone, however it ended; without --dir
+#   --while-pid PID   stop automatically when process PID has ended; without --dir
 #                     in a new temporary folder
 #   --nodes N         simulated nodes node-0 ... (default 4, at least 3): node-0 and node-1 have
 #                     the label logs=true, node-2 disk=ssd
@@ -223,7 +223,7 @@ command_start() {
   [[ -n $ONLY_API ]] || start_the_rest
   say "up after $(since "$started") s"
 
-  # From here on it runs without us. READY is what tells a later start so.
+  # From here on it runs without us. The file READY shows this to a later start.
   : >"$DIR/READY"
   STARTING=
   printf '%s\n' "$DIR/kubeconfig"
@@ -261,7 +261,7 @@ command_status() {
     ports=-
     [[ ! -s $DIR/run/$name.ports ]] || read -r ports <"$DIR/run/$name.ports"
     line=$(readlink "/proc/$PID/exe" || true)
-    [[ $name != watchdog ]] || line="stops all of this when process $(<"$DIR/run/while-pid") is gone"
+    [[ $name != watchdog ]] || line="stops all of this when process $(<"$DIR/run/while-pid") has ended"
     printf '%-24s %8d  %-14s %s\n' "$name" "$PID" "${ports/ /,}" "$line"
   done
   find_binary kubectl || return 0
@@ -342,7 +342,7 @@ remove_files() {
 end_all() {
   # shellcheck disable=SC2086 # one word per component
   end "$DIR/run" ${COMPONENTS#watchdog }
-  # The watchdog runs this too: it must not end itself before the files are gone.
+  # The watchdog runs this too: it must not end itself before the files are deleted.
   ! running "$DIR/run" watchdog || [[ $PID == "$BASHPID" ]] || end "$DIR/run" watchdog
 }
 
@@ -356,21 +356,21 @@ remove_control_plane() {
 
 # ---- --while-pid ---------------------------------------------------------------------------
 
-# Fails the start as soon as nobody is left who wants it.
+# Fails the start as soon as its process has ended.
 still_wanted() {
   [[ -z $WHILE_PID ]] || read_starttime "$WHILE_PID" ||
-    die 1 "process $WHILE_PID (--while-pid) is gone, so nothing is started"
+    die 1 "process $WHILE_PID (--while-pid) has ended, so nothing is started"
 }
 
-# The watchdog: waits until process WHILE_PID is gone, then stops the control plane.
+# The watchdog: waits until process WHILE_PID has ended, then stops the control plane.
 watch_process() {
   local never wanted_start
-  # A pipe that nobody writes to: `read -t` on it waits without starting a process.
+  # A pipe without a writer: `read -t` on it waits without starting a process.
   exec {never}<> <(:)
   if read_starttime "$WHILE_PID"; then
     wanted_start=$STARTTIME
     while read_starttime "$WHILE_PID" && [[ $STARTTIME == "$wanted_start" ]]; do
-      # Somebody removed our folder by hand: what runs would be found by nobody else.
+      # A user has removed our folder, so no other process can find what runs.
       [[ -e $DIR/run/made-dir ]] || break
       remember_pids
       read -r -t 0.25 -u "$never" || true
@@ -414,7 +414,7 @@ require_tools() {
 
 # One CA signs one certificate, which all servers show and which etcd's only client, the API
 # server, shows to etcd. Users come with tokens, each component with its own name, so that the
-# audit log tells them apart and RBAC limits them as in a cluster.
+# audit log distinguishes them and RBAC limits them as in a cluster.
 make_credentials() {
   local pki=$DIR/pki key=(-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes)
   cat >"$pki/openssl.cnf" <<END
@@ -443,7 +443,7 @@ END
   quietly openssl x509 -req -in "$pki/server.csr" -CA "$pki/ca.crt" -CAkey "$pki/ca.key" \
     -CAcreateserial -days 365 -extfile "$pki/openssl.cnf" -extensions server \
     -out "$pki/server.crt"
-  # Nobody but real nodes needs another certificate.
+  # Only real nodes need another certificate.
   [[ -n $REAL_NODES ]] || rm "$pki/ca.key"
 
   # ServiceAccount tokens are signed with this key.
@@ -489,7 +489,7 @@ END
 
 # ---- starting ------------------------------------------------------------------------------
 
-# Sets PORT to one that nobody listens on. Chosen below the range that Linux gives
+# Sets PORT to one without a listener. Chosen below the range that Linux gives
 # to outgoing connections (32768 and up), so that none of those takes it in between.
 choose_port() {
   local used tries
@@ -525,7 +525,7 @@ fail_with_log() {
 }
 
 # start_listening NAME FUNCTION...: calls FUNCTION, which chooses ports, spawns NAME and waits
-# for it, again with other ports if somebody else took one meanwhile.
+# for it, again with other ports if another process has taken one meanwhile.
 start_listening() {
   local name=$1 attempt
   shift
@@ -602,7 +602,7 @@ try_apiserver() {
     --audit-policy-file="$HACK_DIR/controlplane/audit-policy.yaml" \
     --audit-log-path="$DIR/audit.log" --audit-log-mode=blocking --audit-log-format=json \
     --audit-log-maxsize=1000000 --audit-log-maxbackup=0 --audit-log-maxage=0
-  # Asked over TLS verified with our CA: nobody else's server on that port passes for ours.
+  # Asked over TLS verified with our CA: another server on that port is not mistaken for it.
   wait_for kube-apiserver "/readyz says ok" answers_ok
 }
 
@@ -617,7 +617,7 @@ start_the_rest() {
   done
   write_kubeconfig kwok "$DIR/run/kwok.kubeconfig"
 
-  # --secure-port=0: health and metrics of these two are asked by nobody here.
+  # --secure-port=0: no one requests the health and metrics of these two here.
   # The grace period is long, so that a stalled machine does not evict pods.
   find_binary kube-controller-manager
   spawn "$DIR/run" kube-controller-manager "$DIR/log/kube-controller-manager.log" "$FOUND" \

@@ -5,7 +5,7 @@
 #   hack/release.sh VERSION [--output FOLDER]   into FOLDER (default dist/VERSION)
 #   hack/release.sh placeholders                list the values that have to be replaced first
 #
-# VERSION is that of Cargo.toml, and has a section in CHANGELOG.md. Nothing may be changed beside the commit.
+# VERSION is that of Cargo.toml, and has a section in CHANGELOG.md. The work tree must have no changes.
 # The release workflow makes the image of the binaries, and attests and publishes everything.
 #
 #   workload-operator-VERSION-linux-ARCH       the static binary; .cdx.json lists the libraries in it

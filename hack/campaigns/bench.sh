@@ -8,7 +8,7 @@
 #   hack/campaigns/bench.sh build      builds everything and stops
 #
 #   --only PARTS        some of: requests converge rate queue coldstart (commas)
-#   --contenders NAMES  some of: ours client-go controller-runtime kube-runtime (commas)
+#   --contenders NAMES  a list of: client-go controller-runtime kube-runtime ours (commas)
 #   --runs N            runs of each row of the table (default 5; with --quick 1)
 #   --growth N          Foos of the largest cold start (default 100000; with --quick 1000)
 #
@@ -66,7 +66,7 @@ main() {
 measure() {
   "$CONTROLPLANE" build >/dev/null
   exec {measuring}<"$OUT"
-  flock --nonblock "$measuring" || die 1 "another hack/campaigns/bench.sh is measuring; two at once would measure each other"
+  flock --nonblock "$measuring" || die 1 "another hack/campaigns/bench.sh is measuring; two would measure each other"
   cd "$ROOT"
   "$BINS/measure" -ours "$OURS" -our-queue "$OUR_QUEUE" -controlplane "$CONTROLPLANE" -taken-on "$(machine) ($REVISION)" "$@"
 }

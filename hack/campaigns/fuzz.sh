@@ -16,7 +16,7 @@ case ${1:-} in help | -h | --help) usage && exit ;; esac
 cd "$HACK_DIR/.."
 
 readonly VERSION=0.13.2
-# A machine of CI is nobody's.
+# No one else uses a machine of CI.
 [[ -z ${CI:-} ]] || rustup toolchain install nightly --profile minimal >&2
 cargo +nightly --version >/dev/null 2>&1 || die 3 "no nightly toolchain: rustup toolchain install nightly"
 cache_folder fuzz

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The table of docs/SIZING.md: that many objects of a kind are created at once, and the operator runs them on a
+# The table of docs/SIZING.md: that many objects of a kind are created at the same time, and the operator runs them on a
 # control plane with simulated nodes and pods (kwok). Then it is idle. About 40 minutes on 2 cores.
 #
 #   hack/campaigns/sizing.sh [COUNT...]      by default 100 500 1000 5000
@@ -27,7 +27,7 @@ trap stop_all EXIT
 
 main() {
   local kind count cells
-  printf '| kind | objects | s until all are Ready | MB at most | s of CPU | idle: requests per hour | kB per hour | s of CPU per hour |\n'
+  printf '| kind | objects | time until all are Ready (s) | peak memory (MB) | CPU time (s) | idle: requests per hour | traffic (kB/h) | CPU time (s/h) |\n'
   printf '|---|---|---|---|---|---|---|---|\n'
   for kind in ${KINDS:-memcached app genericdaemon}; do
     NAME=$(name_of "$kind")
@@ -48,7 +48,7 @@ measured() {
   kubectl create -f "$WORK/objects" >/dev/null &
   all_ready "$1" "$2"
   ready=$EPOCHREALTIME
-  wait_until is_at_rest
+  wait_until is_idle
   printf '%s | %s | %s | %s' "$(calc "$ready - $began" %.0f)" "$(megabytes VmHWM)" "$(calc "$(ticks) / 100" %.1f)" "$(idle)"
 }
 
@@ -124,7 +124,7 @@ kubectl() { "$KUBECTL" "$@"; }
 # wait_until COMMAND...: until it succeeds, for ten minutes.
 wait_until() { PAUSE=0.2 until_true 600 is_running "$@" || die 1 "waited in vain: $*: $(tail -n 3 "$WORK/log")"; }
 is_running() { kill -0 "$PID" 2>/dev/null; }
-is_at_rest() {
+is_idle() {
   local before after
   before=$(ticks) && sleep 5 && after=$(ticks)
   ((after - before < 5))

@@ -40,7 +40,7 @@ main() {
   esac
 }
 
-# The folder appears under its name when it is complete. Two builds at once do the work twice.
+# The folder appears under its name when it is complete. Two concurrent builds do the work twice.
 build() {
   [[ ! -x $CACHE_FOLDER/workload-operator ]] || return 0
   local building

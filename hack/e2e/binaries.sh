@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What hack/e2e.sh needs beside Kubernetes and Debian's packages: CoreDNS, and the exporter of memcached's metrics.
-# Built from the Go modules beside this file, once per version.
+# What hack/e2e.sh needs in addition to Kubernetes and Debian's packages: CoreDNS, and the exporter of memcached's metrics.
+# Built from the Go modules next to this file, once per version.
 #
 #   hack/e2e/binaries.sh build        build what is missing
 #   hack/e2e/binaries.sh which NAME   the path of coredns or memcached_exporter

@@ -8,7 +8,7 @@
 #   client keep-reading NAME KEY  reads on and on, from each of NAME's addresses in turn; a line for
 #                                 each read: "read N ADDRESS hit|miss|FAILED"
 #   client http HOST PORT [PATH]  prints the body that a web server answers with
-#   client wait                   does nothing until it is told to end
+#   client wait                   does nothing until it gets a signal
 #
 # HOST is an address or a name; of a name's addresses each is tried.
 set -u

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# The cluster of hack/e2e.sh, inside its private namespaces: a switch (the hub), beside it the
+# The cluster of hack/e2e.sh, inside its private namespaces: a switch (the hub), next to it the
 # control plane and CoreDNS, and two nodes, each in namespaces of its own.
 #
 # Needs: HACK_DIR, DIR, CGROUP, say.sh, wait.sh, and PID 1 to be ours: what is started here ends with it.
@@ -76,7 +76,7 @@ start_control_plane() {
   done
   certificate kube-proxy "/CN=system:kube-proxy"
   certificate coredns "/CN=system:coredns"
-  rm "$PKI/ca.key" # nobody signs another certificate with it
+  rm "$PKI/ca.key" # no other certificate is signed with it
   kubectl apply -f hack/e2e/cluster.yaml >/dev/null
   : >"$DIR/certificates-ready"
 }

@@ -8,7 +8,7 @@
 
 readonly PAUSE_IMAGE=localhost/pause:e2e
 readonly CLIENT_IMAGE=localhost/client:e2e
-readonly CRASH_IMAGE=localhost/crash:e2e # its process exits at once
+readonly CRASH_IMAGE=localhost/crash:e2e # its process exits immediately
 
 # The manifests say which names the images need.
 read_image_names() {

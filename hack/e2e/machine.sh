@@ -21,7 +21,7 @@ require_machine() {
     die 3 "missing: ${missing[*]} (Debian: apt-get install util-linux iproute2 openssl gawk gcc libc6-dev; https://go.dev/dl; https://rustup.rs)"
   unshare --mount --net --pid --fork true 2>/dev/null ||
     die 3 "may not make namespaces: needs CAP_SYS_ADMIN (in a container: privileged)"
-  # Where processes may not be moved into a cgroup of ours, no pod can run.
+  # Where processes may not be moved into a cgroup of this script, no pod can run.
   can_make_cgroups || die 3 "may not make cgroups in /sys/fs/cgroup: it is absent or read-only"
   require_room
   require_packages
@@ -107,7 +107,7 @@ our_processes() {
   done 2>/dev/null || true
 }
 
-# The namespaces are gone with their first process; what lies outside of them is removed here.
+# The namespaces end with their first process; what lies outside of them is removed here.
 remove_cluster() {
   local deadline=$((SECONDS + 30)) left
   if [[ -n ${HOLDER:-} ]]; then
@@ -147,7 +147,7 @@ nothing_is_left() {
   done
   [[ -n $left ]] || return 0
   if [[ -n ${REASON_FILE:-} && $left != *"$CGROUP"* && $left != *process\ * ]]; then
-    say "NOT CHECKED: whether this is left of this run, or somebody else made it meanwhile: $left"
+    say "NOT CHECKED: whether this is left of this run, or another process made it meanwhile: $left"
   else
     die 1 "left on the machine: $left"
   fi

@@ -33,7 +33,7 @@ show_drain() {
   kubectl uncordon "$node" >/dev/null
 }
 
-# With two replicas: the Lease is renewed by one or the other in time, and whoever writes holds it.
+# With two replicas: the Lease is renewed by one or the other in time, and only its holder writes.
 show_rollout() {
   local from size=1 progress
   kubectl -n "$SYSTEM" scale deployment "$OPERATOR" --replicas=2 >/dev/null

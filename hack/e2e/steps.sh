@@ -43,7 +43,7 @@ prove_machine() {
     wait_until "a pod is reached by $pod" answers "$pod"
   done
   kubectl -n "$CACHES" delete -f hack/e2e/canary.yaml --timeout="${PATIENCE}s" >/dev/null
-  wait_until "the canary is gone" nothing_left "$CACHES" pods -l app=canary
+  wait_until "the canary is deleted" nothing_left "$CACHES" pods -l app=canary
   # shellcheck disable=SC2034 # inside.sh reads it
   MACHINE_PROVED=yes
   : >"$DIR/log/answers" # from now on it counts
@@ -147,7 +147,7 @@ show_shop() {
   line "the production App answers" "restricted, 2 pods, a page from its ConfigMap"
 }
 
-# Pods that only templates can express: a page written by an init container, with a sidecar beside nginx; and
+# Pods that only templates can express: a page written by an init container, with nginx and a sidecar; and
 # node-exporter in the namespaces of each node.
 show_templates() {
   local address
@@ -169,7 +169,7 @@ spec:
         command: [/bin/busybox, sh, -c, 'echo "\$GREETING" >/pages/index.html']
         envFrom: [{configMapRef: {name: store}}]
         volumeMounts: [{name: pages, mountPath: /pages}]
-      - {name: beside, image: $DAEMON_IMAGE, restartPolicy: Always, command: [/bin/busybox, sleep, "100000"]}
+      - {name: sidecar, image: $DAEMON_IMAGE, restartPolicy: Always, command: [/bin/busybox, sleep, "100000"]}
       containers:
       - name: app
         ports: [{name: web, containerPort: 8080}]
@@ -195,7 +195,7 @@ YAML
   line "node-exporter in the node's namespaces" "podTemplate of GenericDaemon node-exporter, $address:9100"
 }
 
-# A container whose process exits is named, and the App heals by itself once the image is another one.
+# A container whose process exits is named, and the App recovers when its image changes.
 show_crash_loop() {
   kubectl -n "$EXAMPLES" apply -f - >/dev/null <<YAML
 apiVersion: app.example.com/v1
@@ -254,7 +254,7 @@ YAML
   expect "$CACHES" pdb/large '{.status.disruptionsAllowed}' 1
   evict "$pod" >/dev/null || fail "the first eviction is refused"
   pod=$(tail -n 1 <<<"$pods")
-  if refusal=$(evict "$pod" 2>&1); then fail "a second eviction is allowed at once"; fi
+  if refusal=$(evict "$pod" 2>&1); then fail "a second eviction is allowed immediately"; fi
   [[ $refusal == *"disruption budget"* ]] || fail "the second eviction is refused otherwise: $refusal"
   is_ready "$CACHES" memcached/large
   expect "$CACHES" pdb/large '{.status.disruptionsAllowed}' 1
@@ -265,7 +265,7 @@ YAML
   is "fewest instances during a rollout" "$(fewest_during roll_large availableReplicas)" 2
   line "a rollout one instance at a time" "never fewer than 2 of 3"
   kubectl -n "$CACHES" delete memcached large --timeout="${PATIENCE}s" >/dev/null
-  wait_until "the children of large are gone" nothing_left "$CACHES" deployments,services,pods,poddisruptionbudgets -l cache.example.com/memcached=large
+  wait_until "the children of large are deleted" nothing_left "$CACHES" deployments,services,pods,poddisruptionbudgets -l cache.example.com/memcached=large
 }
 
 # Each setting of -o that the tests generate, as many together as a Memcached may have.
@@ -288,7 +288,7 @@ YAML
     is "limit with $group" "$(client stats "$ip" limit_maxbytes)" $((64 << 20))
   done
   kubectl -n "$CACHES" delete memcached options --timeout="${PATIENCE}s" >/dev/null
-  wait_until "the children of options are gone" nothing_left "$CACHES" deployments,services,pods -l cache.example.com/memcached=options
+  wait_until "the children of options are deleted" nothing_left "$CACHES" deployments,services,pods -l cache.example.com/memcached=options
   line "memcached starts and serves with each setting of -o" "${#all[@]} of them, 13 at a time"
 }
 
@@ -449,7 +449,7 @@ forwards_to() {
   [[ -n $PORT ]]
 }
 
-# https_get PORT PATH TOKEN: head and body, whoever signed the certificate.
+# https_get PORT PATH TOKEN: head and body, with any certificate.
 https_get() {
   printf 'GET %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nConnection: close\r\n\r\n' "$2" "$3" |
     timeout 10 openssl s_client -quiet -connect "127.0.0.1:$1" 2>/dev/null
@@ -471,9 +471,9 @@ show_removal() {
   local left
   kubectl -n "$CACHES" delete memcached --all --timeout="${PATIENCE}s" >/dev/null
   kubectl -n "$EXAMPLES" delete app,genericdaemon --all --timeout="${PATIENCE}s" >/dev/null
-  wait_until "the children of the examples are gone" nothing_left "$EXAMPLES" deployments,daemonsets,services,pods
-  wait_until "the children of $CACHE are gone" nothing_left "$CACHES" deployments,services,pods -l "cache.example.com/memcached=$CACHE"
-  line "custom resources deleted" "children and pods are gone"
+  wait_until "the children of the examples are deleted" nothing_left "$EXAMPLES" deployments,daemonsets,services,pods
+  wait_until "the children of $CACHE are deleted" nothing_left "$CACHES" deployments,services,pods -l "cache.example.com/memcached=$CACHE"
+  line "custom resources deleted" "children and pods are deleted"
   kubectl delete namespace "$CACHES" "$EXAMPLES" --timeout="${PATIENCE}s" >/dev/null
   kubectl delete -k artifacts/default --timeout="${PATIENCE}s" >/dev/null
   left=$(kubectl get crds,clusterroles,clusterrolebindings,validatingadmissionpolicies,namespaces,pods -A -o name | grep -E "$OPERATOR|example.com|mydomain.com" || true)

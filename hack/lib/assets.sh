@@ -9,7 +9,7 @@
 # - Kubernetes' servers exist in several versions, one module kubernetes-VERSION and one cache folder
 #   each. Everything else (kubectl, kubelet, etcd, kwok) is the same for all and comes with the newest.
 # - A binary appears under its name only when it is complete: killed builds leave nothing that
-#   looks finished. Two builds at once do not collide; the second waits for the first.
+#   looks finished. Two concurrent builds do not collide; the second waits for the first.
 #
 # Needs: HACK_DIR, say.sh.
 
@@ -101,7 +101,7 @@ find_binary() {
   return 1
 }
 
-# Sets FOUND to the file of kwok's stages: beside the binaries of a folder like ours.
+# Sets FOUND to the file of kwok's stages: next to the binaries of a folder like ours.
 find_kwok_stages() {
   FOUND=${KUBEBUILDER_ASSETS:-$ASSETS_DIR}/kwok-stages.yaml
   [[ -s $FOUND ]] || FOUND=$ASSETS_DIR/kwok-stages.yaml

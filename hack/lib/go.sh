@@ -14,7 +14,7 @@ in_module() {
 }
 
 # is_new_enough FOLDER: whether the Go that builds that module is. Asked inside it: since 1.21, go
-# fetches the toolchain that go.mod names by itself.
+# fetches the toolchain that go.mod names automatically.
 is_new_enough() {
   local version minor
   version=$(cd "$1" && GOWORK=off go env GOVERSION 2>/dev/null) || version=

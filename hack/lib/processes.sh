@@ -10,7 +10,7 @@
 
 read -r BOOT_ID </proc/sys/kernel/random/boot_id
 
-# Sets STARTTIME (clock ticks since boot) of process $1; fails if it is gone or a zombie.
+# Sets STARTTIME (clock ticks since boot) of process $1; fails if it has ended or is a zombie.
 read_starttime() {
   local line fields
   { read -r line <"/proc/$1/stat"; } 2>/dev/null || return 1
@@ -43,7 +43,7 @@ spawn() {
   while [[ ! -s $run_dir/$name.pid ]] && read_starttime "$spawned"; do sleep 0.01; done
 }
 
-# Sets PID of daemon NAME; fails if it does not run any more.
+# Sets PID of daemon NAME; fails if it no longer runs.
 running() {
   local started boot
   PID=
@@ -61,8 +61,8 @@ running_names() {
   done
 }
 
-# end RUN_DIR NAME...: kills them and returns when they are gone.
-# SIGKILL at once: what they store is thrown away next, so there is nothing to end in order.
+# end RUN_DIR NAME...: kills them and returns when they have ended.
+# SIGKILL immediately: what they store is thrown away next, so there is nothing to end in order.
 end() {
   local run_dir=$1 name tries
   shift

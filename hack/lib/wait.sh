@@ -2,7 +2,7 @@
 # Waiting, always with a limit.
 
 # until_true SECONDS ALIVE COMMAND...: asks COMMAND until it succeeds, each PAUSE seconds (default 0.05).
-# Fails with 1 when SECONDS are over, and at once with 2 when ALIVE (a function; `true` for none) fails:
+# Fails with 1 when SECONDS are over, and immediately with 2 when ALIVE (a function; `true` for none) fails:
 # what is waited for will not come. The caller says what that was. Not to be called in $( ): a fail there
 # ends nothing.
 until_true() {

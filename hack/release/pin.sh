@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Pushes the chart of dist/release, and makes install.yaml name the image by its digest: whoever applies it gets this
+# Pushes the chart of dist/release, and makes install.yaml name the image by its digest: all who apply it get this
 # image, whatever becomes of the tag.
 #
 #   hack/release/pin.sh    after hack/release/join.sh and the push of the image, in the release workflow

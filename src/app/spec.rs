@@ -9,7 +9,7 @@ use crate::workload::custom_resource::Json;
 use crate::workload::services::ServicePort;
 use crate::workload::{BudgetSettings, Condition};
 
-/// A program, how many of it, and how it is reached.
+/// The container to run, the number of its replicas, and the ports of its Service.
 #[derive(CustomResource, KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[kube(
     group = "app.example.com",
@@ -115,7 +115,7 @@ pub struct Spec {
     pub service_template: Json,
 }
 
-/// The status of the Deployment, and what the operator says of it.
+/// The status of the Deployment, and the operator's conditions.
 #[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {

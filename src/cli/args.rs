@@ -23,7 +23,7 @@ use crate::workload::labels::inheritable;
 #[derive(Debug, Parser)]
 #[command(name = "workload-operator", version = version())]
 pub struct Cli {
-    /// The command; without it, `run`.
+    /// The command. Defaults to `run`.
     #[command(subcommand)]
     pub command: Option<Command>,
     /// Flags of `run`.
@@ -130,8 +130,8 @@ pub struct RunArgs {
     #[command(flatten)]
     pub workloads: WorkloadArgs,
 
-    /// Limit on the Memcacheds that change to a new default image at the same time: a number, or a percentage of those
-    /// that use a default image. The others keep the previous image until their turn. Defaults to 5%, but at least one.
+    /// Maximum number of Memcacheds that change to a new default image at the same time: a number, or a percentage of
+    /// those that use a default image. The others keep the previous image until it is their turn. Defaults to 5%, but at least one.
     #[arg(long, help_heading = WORKLOADS, env = "MAX_IMAGE_ROLLOUTS", value_name = "NUMBER")]
     pub max_image_rollouts: Option<Limit>,
 
@@ -163,8 +163,8 @@ pub struct RunArgs {
     pub leader_elect_lease_duration: Duration,
 
     /// Time that the leader tries to renew the Lease before it stops writing. Must be shorter than the Lease duration.
-    /// In case its clock is slow, the leader stops at the latest 2s before half of the Lease duration (below 12s, after
-    /// a third of it): after 5.5s by default.
+    /// To tolerate a slow clock, the leader stops at the latest 2s before half of the Lease duration (below 12s, after a
+    /// third of it). By default, that is after 5.5s.
     #[arg(long, help_heading = ELECTION, env = "LEADER_ELECT_RENEW_DEADLINE", value_name = "TIME", default_value = "10s", hide_default_value = true, value_parser = duration)]
     pub leader_elect_renew_deadline: Duration,
 

@@ -19,20 +19,20 @@ use crate::workload::custom_resource::{Json, unless_zero};
     status = "Status",
     shortname = "gd",
     category = "workloads",
-    doc = "Runs an image once on each node that has a label.",
+    doc = "Runs one pod on each node with a label.",
     printcolumn(name = "Desired", type_ = "integer", json_path = ".status.desired", description = "Number of nodes that should run the daemon."),
     printcolumn(name = "Installed", type_ = "integer", json_path = ".status.installed", description = "Nodes where the daemon is up to date and ready."),
     printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status", description = "True if the managed resources match the spec and are ready."),
     printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].reason", priority = 1, description = "Why the object is ready or not."),
     printcolumn(name = "Image", type_ = "string", json_path = ".spec.image", priority = 1, description = "Container image."),
-    printcolumn(name = "Label", type_ = "string", json_path = ".spec.label", priority = 1, description = "Label of its nodes; every node if empty."),
+    printcolumn(name = "Label", type_ = "string", json_path = ".spec.label", priority = 1, description = "Label that selects the nodes; every node if empty."),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     // The DaemonSet controller names a ControllerRevision after the DaemonSet, `-` and up to 10
     // characters; an object's name has at most 253.
     validation = (
         "size(self.metadata.name) <= 242",
-        "`metadata.name` must be at most 242 characters long, because the DaemonSet's revisions have it with 11 \
-         characters more",
+        "`metadata.name` must have at most 242 characters, because Kubernetes appends 11 characters to it to name the \
+         DaemonSet's revisions",
     ),
 )]
 #[serde(rename_all = "camelCase")]

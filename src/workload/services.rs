@@ -25,7 +25,7 @@ pub struct ServiceSpec {
 #[serde(default, rename_all = "camelCase")]
 #[schemars(!default)]
 pub struct ServicePort {
-    /// The port that clients use. Without a number as `targetPort` the container has it, too.
+    /// The port that clients use. Without a number as `targetPort`, it is also the port of the container.
     #[schemars(range(min = 1, max = 65535))]
     pub port: i32,
     /// Transport protocol: 'TCP' (the default), 'UDP' or 'SCTP'.

@@ -16,6 +16,7 @@ use crate::unchecked::built_by;
 use crate::world::{DEPLOYMENT, MAX_WAIT, POD, World};
 
 const README: &str = "README.md";
+const QUICKSTART: &str = "docs/QUICKSTART.md";
 const INSTALL: &str = "docs/INSTALL.md";
 const CONCEPTS: &str = "docs/CONCEPTS.md";
 const OPERATING: &str = "docs/OPERATING.md";
@@ -23,8 +24,8 @@ const MONITORING: &str = "docs/MONITORING.md";
 const SECURITY: &str = "docs/SECURITY.md";
 const UPGRADE: &str = "docs/UPGRADE.md";
 const BACKUP: &str = "docs/BACKUP.md";
-const PAGES: [&str; 8] =
-    [README, INSTALL, CONCEPTS, OPERATING, MONITORING, SECURITY, UPGRADE, BACKUP];
+const PAGES: [&str; 9] =
+    [README, QUICKSTART, INSTALL, CONCEPTS, OPERATING, MONITORING, SECURITY, UPGRADE, BACKUP];
 
 /// Values for a page's placeholders.
 const PLACEHOLDERS: [(&str, &str); 5] = [
@@ -62,6 +63,17 @@ const ONE_OF_EACH_AND_A_CART: &str = r#"kubectl apply -f artifacts/examples/sysl
       "metadata": {"name": "cart", "namespace": "shop"},
       "spec": {"size": 1, "podTemplate": {"spec": {"nodeSelector": {"disk": "none"}}}}}
 END"#;
+/// The kubelets of kwok pull nothing.
+const THE_REGISTRY_DOES_NOT_HAVE_THE_IMAGE: &str = r#"
+    for _ in {1..60}; do
+      pod=$(kubectl get pods -l app.example.com/v1=shop --field-selector=status.phase=Pending -o name)
+      [[ -z $pod ]] || break
+      sleep 0.25
+    done
+    kubectl patch "$pod" --subresource=status -p '{"status": {"containerStatuses": [{
+      "name": "shop", "image": "nginx:1.72", "imageID": "", "ready": false, "restartCount": 0,
+      "state": {"waiting": {"reason": "ImagePullBackOff", "message":
+        "Back-off pulling image \"nginx:1.72\": ErrImagePull: docker.io/library/nginx:1.72: not found"}}}]}}'"#;
 const UNTIL_THE_OPERATOR_IS_IDLE: &str =
     "for _ in {1..60}; do ! workload-operator plan &>/dev/null || break; sleep 0.25; done";
 /// The state that the operator leaves if it terminates too early.
@@ -73,6 +85,31 @@ const A_MEMCACHED_THAT_IS_STUCK: &str = r#"kubectl apply -f artifacts/examples/m
 /// The order in which the commands make sense.
 const STORY: &[Step] = &[
     Operator,
+    Of(QUICKSTART, "kubectl apply --server-side -k artifacts/default"),
+    Of(QUICKSTART, "kubectl apply -f - <<END"),
+    Of(QUICKSTART, "$ kubectl get memcached/cart apps.app.example.com/shop"),
+    Given("kubectl cordon $(kubectl get nodes -o name)"),
+    Of(
+        QUICKSTART,
+        "$ kubectl patch apps.app.example.com shop --type=merge -p '{\"spec\":{\"image\":\"nginx:1.72\"}}'",
+    ),
+    Of(QUICKSTART, "$ kubectl get apps.app.example.com shop"),
+    Given(THE_REGISTRY_DOES_NOT_HAVE_THE_IMAGE),
+    Of(
+        QUICKSTART,
+        "$ kubectl -n workload-operator-system exec deployment/workload-operator -- /workload-operator status app shop -n default",
+    ),
+    Given("kubectl wait --for=condition=Degraded apps.app.example.com/shop --timeout=2m"),
+    Of(QUICKSTART, "$ kubectl get apps.app.example.com shop -o wide"),
+    Given("kubectl uncordon $(kubectl get nodes -o name)"),
+    Of(
+        QUICKSTART,
+        "kubectl patch apps.app.example.com shop --type=merge -p '{\"spec\":{\"image\":\"nginx:1.28\"}}'",
+    ),
+    Of(QUICKSTART, "kubectl scale deployment shop --replicas=9"),
+    Of(QUICKSTART, "$ kubectl get deployment shop"),
+    Of(QUICKSTART, "kubectl scale apps.app.example.com shop --replicas=3"),
+    Of(QUICKSTART, "kubectl delete memcached/cart apps.app.example.com/shop"),
     Of(README, "kubectl apply --server-side -k artifacts/default"),
     Given(ONE_OF_EACH_AND_A_CART),
     Of(README, "$ kubectl get memcached memcached-sample"),
@@ -148,6 +185,7 @@ const NOT_RUN: &[&str] = &[
     "kubectl delete",
     "kubectl wait",
     "kubectl diff",
+    "workload-operator status",
     "kubectl delete -k mine",
     "helm install",
     "helm uninstall",
@@ -156,8 +194,7 @@ const NOT_RUN: &[&str] = &[
     "curl 'localhost:8081/readyz?verbose'",
     "kubectl get apps.app.example.com,memcacheds,genericdaemons -A -o yaml | grep -B 20 Template:",
     "oc adm policy add-scc-to-user nonroot-v2 -z default -n NAMESPACE",
-    "docker build -t workload-operator:0.1.0 .",
-    "kind load docker-image workload-operator:0.1.0",
+    "kind delete cluster",
     "kind load docker-image REGISTRY/workload-operator:0.1.0",
     "hack/bundle.sh target/bundle",
     "cargo test",

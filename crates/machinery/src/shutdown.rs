@@ -2,10 +2,10 @@
 //!
 //! Guarantees
 //! - One [`Shutdown`] per process; all clones start it at the same moment.
-//! - The first SIGTERM or SIGINT starts an orderly shutdown. A second signal of either kind exits at once, with the
+//! - The first SIGTERM or SIGINT starts an orderly shutdown. A second signal of either kind exits immediately, with the
 //!   code that a shell reports for a process killed by it: 143 for SIGTERM, 130 for SIGINT. A separate thread handles
 //!   signals, so this works even while all threads of the runtime are blocked.
-//! - A request is never missed: [`Shutdown::requested`] returns at once after it.
+//! - A request is never missed: [`Shutdown::requested`] returns immediately after it.
 
 use std::future::Future;
 use std::io;
@@ -84,7 +84,7 @@ async fn listen(mut term: Signal, mut int: Signal, shutdown: Shutdown, exit: imp
             else => return,
         };
         if signalled {
-            tracing::warn!("{name} again: exiting at once");
+            tracing::warn!("{name} again: exiting immediately");
             exit(code);
         } else {
             tracing::info!("{name}: shutting down");

@@ -234,30 +234,30 @@ checks! {
     C001: "CRDs installed",
         "UPDATE; the CRDs alone: `workload-operator crds | kubectl apply --server-side -f -`",
         "the kind does not exist";
-    C002: "CRDs are those of this binary",
+    C002: "CRDs match this version of the operator",
         "UPDATE; the CRDs alone: `workload-operator crds | kubectl apply --server-side -f -`",
         "new fields are dropped silently, and bounds are not enforced";
     R001: "account has every permission that it needs",
-        "UPDATE; if roles were changed on purpose, grant what is missing in the namespaces that are named, and only there",
-        "forbidden writes fail, and the objects stay as they are";
-    R002: "account has no further dangerous permissions",
+        "UPDATE; if you restricted the roles on purpose, grant the missing permissions in the listed namespaces only",
+        "the operator cannot make some changes";
+    R002: "account has no dangerous permissions beyond those that it needs",
         "remove the permission from the role that grants it, or the binding of that role",
-        "an attacker who takes over the operator can use them";
-    R003: "account can ask who reads /metrics",
+        "an attacker who compromises the operator gains them";
+    R003: "account can authorize scrapers of /metrics",
         "let the account create tokenreviews and subjectaccessreviews, or set `--metrics-secure=false`",
-        "/metrics answers 503 to every scraper";
+        "every scrape of /metrics fails with 503";
     D001: "a valid object of each kind is accepted",
         "look at the admission policies and webhooks that the message names",
         "objects of that kind cannot be created";
     D002: "an invalid object of each kind is refused",
-        "apply the CRDs of this binary, and look for admission policies that change objects",
+        "apply the CRDs of this version, and look for admission policies that change objects",
         "invalid objects fail later instead of when they are applied";
     D003: "creating a GenericDaemon requires permission to create DaemonSets",
-        "UPDATE; of the Helm chart, the value is `genericDaemonPolicy.enabled`",
+        "UPDATE; with Helm, set `genericDaemonPolicy.enabled`",
         "users who can create a GenericDaemon can run any image on the nodes";
     D004: "admission policies guard App, Memcached and the operator's ServiceAccount",
-        "UPDATE; of the Helm chart, the values are `appPolicy`, `memcachedPolicy` and `childrenPolicy`",
-        "users who can edit these resources, or who take over the operator, gain permissions of others";
+        "UPDATE; with Helm, set `appPolicy.enabled`, `memcachedPolicy.enabled` and `childrenPolicy.enabled`",
+        "users who can edit these resources, or who compromise the operator, can use permissions that they were not granted";
     P001: "operator pods ready",
         "`kubectl describe pods -l app.kubernetes.io/name=workload-operator` in its namespace",
         "no object is reconciled";
@@ -387,7 +387,7 @@ mod tests {
              `--wait 2m` repeats the checks until none fails, for at most that time. `-o wide` adds the consequence of each failure.\n\
              `-o json` and `-o yaml` are for programs. \"Update the installation\" means the Helm release, the OLM bundle or your manifests:\n\
              the hint names the one by which the operator was installed.\n\n\
-             | ID | check | otherwise | to fix |\n|---|---|---|---|\n",
+             | ID | check | if it fails | fix |\n|---|---|---|---|\n",
         );
         for Check { id, title, hint, why } in ALL {
             let hint = hint.replace(UPDATE, "update the installation").replace('|', "\\|");

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::columns::Columns;
 use super::equal::{self, canonical, lasting, merge_patch};
+use super::pace::takes_turn;
 use super::play::{INJECTED, Play, is_struck};
 use super::steps::{Cascade, OTHER_RECORD, Pods, RECORD, SLOTS, Slot};
 use super::{events, pace, schema, status, writes};
@@ -295,7 +296,7 @@ pub fn of_status(play: &Play) {
     }
 }
 
-/// Returns the pods that are not ready, if one of them has been broken for two minutes and nothing else is wrong.
+/// Returns the pods that are not ready or terminate, if one of them has been broken for two minutes and nothing else is wrong.
 fn broken_pods(play: &Play, slot: Slot) -> Vec<String> {
     let is_foreign = |kind: &Kind| {
         play.server.get(&slot.child(*kind)).is_some() && owned(play, slot, *kind).is_none()
@@ -323,7 +324,10 @@ fn broken_pods(play: &Play, slot: Slot) -> Vec<String> {
         let is_of_it = selector.iter().all(|(key, value)| labels[key] == *value);
         // An evicted pod is replaced.
         let is_over = pod["status"]["phase"] == "Failed";
-        id.namespace == slot.1 && is_of_it && !is_over && !is_so(pod, "Ready")
+        // A pod that hangs in its termination is another true cause.
+        let is_terminating = pod["metadata"]["deletionTimestamp"].is_string();
+        let is_bad = !is_so(pod, "Ready") || is_terminating;
+        id.namespace == slot.1 && is_of_it && !is_over && is_bad
     });
     if !pods.iter().any(|(id, pod)| is_broken(id, pod)) {
         return Vec::new();
@@ -415,8 +419,12 @@ fn is_rolled_out(slot: Slot, versions: &[Version], at: usize) -> Option<String> 
             it.id == slot.id()
                 && it.object.as_ref().is_none_or(|it| it["metadata"]["generation"] != *generation)
         };
-        let then = versions[at..].iter().take_while(|it| it.at < soon && !is_next(it));
-        then.filter(|it| it.id == workload).all(|it| is_same(it, last))
+        let then = versions.iter().enumerate().skip(at);
+        let then = then.take_while(|(_, it)| it.at < soon && !is_next(it));
+        // An image of the administrator, whose turn has come, is no part of the change.
+        let is_turn = |now| object["spec"]["image"].is_null() && takes_turn(slot, versions, now);
+        let mut changes = then.filter(|(_, it)| it.id == workload && !is_same(it, last));
+        changes.next().is_none_or(|(now, _)| is_turn(now))
     });
     let since = versions[changed..at].iter().filter(|it| it.id == workload);
     let mut states = last.into_iter().chain(since).filter_map(|it| it.object.as_deref());

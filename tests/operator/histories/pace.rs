@@ -12,8 +12,9 @@ use crate::world::{DEPLOYMENT, conditions, is_ready};
 /// The two Memcacheds.
 const PAIR: [Slot; 2] = [SLOTS[0], SLOTS[1]];
 
-/// The progress deadline of their Deployments, after which the operator goes on even if no controller reports it.
-const DEADLINE: Duration = Duration::from_secs(600);
+/// The progress deadline of their Deployments, after which the operator goes on even if no controller reports it. A turn
+/// begins when it is granted; the write can then take up to `--write-deadline`.
+const DEADLINE: Duration = Duration::from_secs(600 - 65);
 
 /// Returns the Memcacheds that have got a new image while the other one was still getting it.
 pub fn breaches(versions: &[Version]) -> Vec<String> {
@@ -38,7 +39,7 @@ fn before(versions: &[Version], at: usize) -> Option<(usize, &Value)> {
 }
 
 /// Returns whether a version gives the administrator's new image to a Memcached that has a cache to lose.
-fn takes_turn(slot: Slot, versions: &[Version], at: usize) -> bool {
+pub fn takes_turn(slot: Slot, versions: &[Version], at: usize) -> bool {
     let (Some(now), Some((_, former))) = (versions[at].object.as_deref(), before(versions, at))
     else {
         return false;
@@ -74,7 +75,9 @@ fn has_turn(slot: Slot, versions: &[Version], at: usize) -> bool {
     };
     let is_over = |deployment: &Value| {
         let late = |it: &Value| it["reason"] == "ProgressDeadlineExceeded";
-        is_complete(DEPLOYMENT, deployment) || conditions(deployment).any(late)
+        // All its pods are replaced, whatever their image.
+        let is_deleted = deployment["metadata"]["deletionTimestamp"].is_string();
+        is_deleted || is_complete(DEPLOYMENT, deployment) || conditions(deployment).any(late)
     };
     let is_end = |it: &Version| it.id == deployment && it.object.as_deref().is_none_or(is_over);
     let is_late = versions[at].at >= versions[taken].at + DEADLINE;

@@ -565,7 +565,9 @@ impl Process {
             *self.hangs_until.lock() = Instant::now() + time;
         }
         let is_watch = request.uri().query().is_some_and(|query| query.contains("watch="));
+        let mut has_hung = false;
         while !is_watch && Instant::now() < *self.hangs_until.lock() {
+            has_hung = true;
             sleep(Duration::from_secs(1)).await;
         }
         if !is_write {
@@ -579,7 +581,12 @@ impl Process {
         let holder = server.get(&lease).map(|lease| lease["spec"]["holderIdentity"].clone());
         let holder = holder.unwrap_or_default();
         let holder = holder.as_str().unwrap_or_default();
-        if self.is_elected && !is_of("/events") && !holder.starts_with(&self.name) {
+        let is_unfenced = self.is_elected && !is_of("/events") && !holder.starts_with(&self.name);
+        if is_unfenced && has_hung {
+            // The body of a request asks for permission again when its connection is open: client/transport.rs.
+            return Err(std::io::Error::other("this process no longer leads"));
+        }
+        if is_unfenced {
             let what = format!(
                 "{} {} by {} while {holder:?} leads",
                 request.method(),

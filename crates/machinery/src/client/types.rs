@@ -89,7 +89,7 @@ pub struct InvalidObject {
 /// Preconditions of a delete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Preconditions {
-    /// Only this object, never a namesake.
+    /// Only the object with this UID, not a later one with the same name.
     pub uid: Uid,
     /// Only if unchanged since this version; omitted if unknown.
     pub version: ResourceVersion,

@@ -166,7 +166,7 @@ impl<V: Resource> Reflector<V> {
         }
     }
 
-    /// Requests the newest state, at once or after the wait that the server requested. Every step can be dropped for
+    /// Requests the newest state, immediately or after the wait that the server requested. Every step can be dropped for
     /// it: the next list discards an unfinished one.
     fn list_for(&mut self, term: u64) {
         self.term = term;
@@ -311,7 +311,7 @@ impl<V: Resource> Reflector<V> {
             }
             // A continue token contains its version and allows no other.
             page.continue_token = end.continue_token;
-            // Yields, because a server in memory responds at once.
+            // Yields, because a server in memory responds immediately.
             consume_budget().await;
         }
     }
@@ -427,7 +427,7 @@ impl<V: Resource> Reflector<V> {
                 }
                 Ok(None) => {
                     SHORT_WATCHES.with([V::kind().resource()]).inc();
-                    let why = "the API server ends every watch at once";
+                    let why = "the API server ends every watch immediately";
                     return Err(Failure::new(FailureClass::Internal, why));
                 }
                 Err(_) if deadline < silent => {}

@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use super::index::Objects;
 use super::reader::Shared;
 use super::{Delta, DeltaHandler, step};
-use crate::object::{Object, ObjectKey, ResourceVersion, Uid};
+use crate::object::{KeyHasher, Object, ObjectKey, ResourceVersion, Uid};
 
 /// Number of keys with responses that the watch has not shown yet. At the limit, responses of other keys wait for the
 /// watch. Normally, the watch shows a response within milliseconds; the limit matters only while the watch is down for
@@ -27,7 +27,7 @@ pub(super) const BOOKMARKS: u8 = 3;
 pub(super) struct StoreState<V> {
     pub(super) handler: DeltaHandler<V>,
     /// Keys whose creation or deletion by a response the watch has not shown yet.
-    pub(super) unconfirmed: HashMap<ObjectKey, Unconfirmed>,
+    pub(super) unconfirmed: HashMap<ObjectKey, Unconfirmed, KeyHasher>,
     /// The version up to which the store includes all changes. An event that is not newer is a repetition.
     pub(super) seen: ResourceVersion,
     /// True after the first list.
@@ -79,7 +79,7 @@ impl<V> StoreState<V> {
     pub(super) fn new() -> StoreState<V> {
         StoreState {
             handler: Box::new(|_, _| {}),
-            unconfirmed: HashMap::new(),
+            unconfirmed: HashMap::default(),
             seen: ResourceVersion::UNKNOWN,
             synced: false,
         }

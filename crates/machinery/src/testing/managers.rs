@@ -21,7 +21,7 @@ pub(super) struct Writer {
 impl Writer {
     /// Returns the field manager of users' changes in a test.
     pub(super) fn somebody() -> Writer {
-        let (name, subresource) = ("somebody".to_owned(), String::new());
+        let (name, subresource) = ("anyone".to_owned(), String::new());
         Writer { operation: "Update", name, subresource }
     }
 }

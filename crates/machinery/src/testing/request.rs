@@ -389,7 +389,7 @@ pub(super) fn body(response: Response<Answer>) -> Value {
 
 pub(super) fn respond(code: u16, body: Answer) -> Response<Answer> {
     let mut response = Response::new(body);
-    *response.status_mut() = http::StatusCode::from_u16(code).expect("it is one of ours");
+    *response.status_mut() = http::StatusCode::from_u16(code).expect("it is a valid code");
     response
         .headers_mut()
         .insert("content-type", http::HeaderValue::from_static("application/json"));

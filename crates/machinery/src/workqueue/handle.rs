@@ -55,7 +55,7 @@ struct State<K: Key> {
 }
 
 /// A key being processed. Dropping it ends the run, whatever the cause: a return, a panic or a cancelled task.
-#[must_use = "dropping it at once ends the run before it began"]
+#[must_use = "dropping it immediately ends the run before it began"]
 pub struct WorkItem<K: Key> {
     /// `None` once the run was ended by [`WorkQueue::done_and_get`].
     queue: Option<WorkQueue<K>>,
@@ -342,7 +342,7 @@ impl<K: Key> Drop for Waiting<'_, K> {
 }
 
 /// Yields once. Unlike with `tokio::task::yield_now`, which defers the task until the thread is idle, other threads can
-/// take it at once.
+/// take it immediately.
 async fn let_another_go_first() {
     let mut has_yielded = false;
     poll_fn(|context| {
