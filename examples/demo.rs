@@ -1,5 +1,5 @@
 //! Runs the operator on an in-memory API server, with simplified Deployment and DaemonSet controllers and simulated
-//! pods: `cargo run --example demo`. Each line shows the real time that the step took.
+//! pods: `cargo run --example demo`. Each line shows the time since the start; 30 s are skipped.
 
 use std::error::Error;
 use std::fmt::Display;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Parser;
-use controller_machinery::testing::{Cluster, Id, Server, condition};
+use controller_machinery::testing::{Cluster, Id, PodState, Server, condition};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -34,6 +34,14 @@ async fn main() -> Result<()> {
         server.crd(&serde_json::to_string(&crd)?)?;
     }
     let cluster = Cluster::start(&server, 3);
+    cluster.pods_are(|pod| {
+        let image = pod["spec"]["containers"][0]["image"].as_str().unwrap_or_default();
+        if image != "memcached:typo" {
+            return PodState::Ready;
+        }
+        let (reason, message) = ("ErrImagePull".to_owned(), format!("{image}: not found"));
+        PodState::Waiting { reason, message }
+    });
     // The operator is configured as on its command line.
     let flags = ["workload-operator", "--memcached-image", "memcached:1.6.38-alpine"];
     let args = Cli::parse_from(flags).run.workloads;
@@ -60,7 +68,7 @@ impl Play {
         self.generic_daemon().await?;
         self.idle().await?;
         self.deletion().await?;
-        self.line("everything came true", "");
+        self.line("done", "");
         Ok(())
     }
 
@@ -71,34 +79,49 @@ impl Play {
         );
         let sample = include_str!("../artifacts/examples/memcached.yaml");
         self.create(&memcached, sample)?;
-        self.line("create Memcached/memcached-sample, size 2", "");
-        let ready = self.until(&memcached, |it| is(it, "Available")).await?;
-        self.line("ready: 2 nodes", &ready["status"]["nodes"]);
+        let created = Instant::now();
+        self.until(&memcached, |it| is(it, "Ready")).await?;
+        self.line("apply Memcached/memcached-sample, size 2", after("Ready", created));
 
         let first = self.server.get(&deployment).ok_or("there is no Deployment")?;
         let deleted = Instant::now();
         self.server.delete(&deployment);
         let uid = first["metadata"]["uid"].clone();
         self.until(&deployment, |it| it["metadata"]["uid"] != uid).await?;
-        self.line("Deployment deleted by hand", after("restored", deleted));
+        self.line("a user deletes its Deployment", after("restored", deleted));
         self.until(&memcached, |it| is(it, "Ready")).await?;
 
         let edited = Instant::now();
         self.patch(&deployment, &json!({"spec": {"replicas": 9}}))?;
         self.until(&deployment, |it| it["spec"]["replicas"] == 2).await?;
-        self.line("Deployment edited by hand, 2 to 9", after("reverted", edited));
+        self.line("a user scales its Deployment to 9", after("restored", edited));
 
         let refused = self.patch(&memcached, &json!({"spec": {"size": 9}}));
         let refusal = refused.err().ok_or("size 9 was accepted")?.to_string();
         let cause = refusal.find("spec.size").map_or(&*refusal, |at| &refusal[at..]);
-        self.line("size 9: refused by the API server", cause);
+        self.line("set size 9", format!("refused: {cause}"));
 
-        let asked = Instant::now();
+        let scaled = Instant::now();
         self.patch(&memcached, &json!({"spec": {"size": 3}}))?;
-        self.until(&deployment, |it| it["spec"]["replicas"] == 3).await?;
-        self.line("scaled to 3", after("the Deployment followed", asked));
-        self.until(&memcached, |it| it["status"]["readyReplicas"] == 3).await?;
-        self.line("ready: 3 nodes", "");
+        self.until(&memcached, |it| is(it, "Ready") && it["status"]["readyReplicas"] == 3).await?;
+        self.line("set size 3", after("Ready", scaled));
+        self.wrong_image(&memcached).await
+    }
+
+    /// The status names the cause when the rollout has made no progress for 30 seconds, which pass immediately here.
+    async fn wrong_image(&self, memcached: &Id) -> Result<()> {
+        self.patch(memcached, &json!({"spec": {"image": "memcached:typo"}}))?;
+        self.until(memcached, |it| !is(it, "Ready")).await?;
+        self.line("set image memcached:typo", "not Ready; the former pods still serve");
+        tokio::time::pause();
+        let degraded = self.until(memcached, |it| is(it, "Degraded")).await?;
+        tokio::time::resume();
+        let message = condition(&degraded, "Degraded").and_then(|it| it["message"].as_str());
+        self.line("30 s later, the status names the cause", message.unwrap_or_default());
+        let corrected = Instant::now();
+        self.patch(memcached, &json!({"spec": {"image": null}}))?;
+        self.until(memcached, |it| is(it, "Ready")).await?;
+        self.line("correct the image", after("Ready", corrected));
         Ok(())
     }
 
@@ -107,13 +130,12 @@ impl Play {
         self.label("node-1")?;
         let sample = include_str!("../artifacts/examples/syslog.yaml");
         self.create(&syslog, sample)?;
-        self.line("create GenericDaemon/syslog", "on nodes labelled logs: node-1");
         self.until(&syslog, |it| it["status"]["installed"] == 1).await?;
-        self.line("installed on exactly these", self.nodes_of_pods("syslog").join(" "));
+        let runs = |play: &Play| format!("runs on {}", play.nodes_of_pods("syslog").join(" and "));
+        self.line("apply GenericDaemon/syslog, label logs", runs(self));
         self.label("node-2")?;
-        self.line("label node node-2", "logs=true");
         self.until(&syslog, |it| it["status"]["installed"] == 2).await?;
-        self.line("daemon there too", self.nodes_of_pods("syslog").join(" "));
+        self.line("label node-2 logs=true", runs(self));
         Ok(())
     }
 
@@ -122,7 +144,7 @@ impl Play {
         let before = self.server.writes().len();
         tokio::time::sleep(IDLE).await;
         match self.server.writes().len() - before {
-            0 => self.line(format!("idle for {} s", IDLE.as_secs()), "0 writes"),
+            0 => self.line(format!("{} s without a change", IDLE.as_secs()), "0 writes"),
             some => return Err(format!("{some} writes while nothing changed").into()),
         }
         Ok(())
@@ -137,7 +159,7 @@ impl Play {
         for resource in ["pods", "services"] {
             self.none_is_left(&format!("/api/v1/{resource}")).await?;
         }
-        self.line("deleted: nothing is left", "");
+        self.line("delete both", "nothing is left");
         Ok(())
     }
 

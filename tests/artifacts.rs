@@ -246,6 +246,11 @@ fn texts_below(folder: &Path) -> Vec<(String, String)> {
 fn literals(program: &str) -> String {
     let program = program.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
     let lines = program.lines().filter(|line| !line.trim_start().starts_with("//"));
-    let code = lines.collect::<Vec<_>>().join("\n").replace("'\"'", "").replace("\\\"", "");
+    let code = lines
+        .collect::<Vec<_>>()
+        .join("\n")
+        .replace("'\"'", "")
+        .replace(r"\\", "")
+        .replace("\\\"", "");
     code.split('"').skip(1).step_by(2).collect::<Vec<_>>().join("\n")
 }

@@ -7,7 +7,7 @@
 #   hack/campaigns/bench.sh --quick    small numbers, one run, under 5 minutes; prints the tables
 #   hack/campaigns/bench.sh build      builds everything and stops
 #
-#   --only PARTS        some of: requests converge rate queue coldstart (commas)
+#   --only PARTS        some of: requests converge rate status queue coldstart (commas)
 #   --contenders NAMES  a list of: client-go controller-runtime kube-runtime ours (commas)
 #   --runs N            runs of each row of the table (default 5; with --quick 1)
 #   --growth N          Foos of the largest cold start (default 100000; with --quick 1000)
@@ -36,7 +36,7 @@ REVISION="revision $(git -C "$ROOT" describe --always --dirty --abbrev=9 --exclu
 
 main() {
   local command=run tool options=() document=$ROOT/docs/PERFORMANCE.md
-  local only=requests,converge,rate,queue,coldstart contenders=ours,client-go,controller-runtime,kube-runtime
+  local only=requests,converge,rate,status,queue,coldstart contenders=ours,client-go,controller-runtime,kube-runtime
   [[ -z $OURS ]] || document=
   while (($# > 0)); do
     case $1 in

@@ -44,7 +44,8 @@ pub enum Command {
     },
     /// Check whether the cluster is compatible with this binary. Read-only.
     Check(Box<CheckArgs>),
-    /// Show what this version would change in the cluster. All writes are dry runs.
+    /// Show what this version would change in the cluster. All writes are dry runs. Flags default to the settings of the
+    /// installed operator.
     Plan(Box<PlanArgs>),
     /// Explain why a custom resource is not ready. Read-only.
     Status(Box<StatusArgs>),
@@ -96,7 +97,8 @@ pub struct WorkloadArgs {
     #[arg(long, help_heading = WORKLOADS, env = "MEMCACHED_IMAGE", value_name = "IMAGE", value_parser = image)]
     pub memcached_image: Option<String>,
 
-    /// Default image of exporters that do not set `image`. Without it, as above.
+    /// Default image of exporters that do not set `image`. Without it, Memcacheds with such an exporter are reported as
+    /// `ImageMissing`, too.
     #[arg(long, help_heading = WORKLOADS, env = "MEMCACHED_EXPORTER_IMAGE", value_name = "IMAGE", value_parser = image)]
     pub memcached_exporter_image: Option<String>,
 
@@ -184,7 +186,8 @@ pub struct RunArgs {
     pub metrics_bind_address: BindAddress,
 
     /// Serve /metrics over TLS, only to clients with permission to get the non-resource URL /metrics. With `false`,
-    /// serve it over plain HTTP to all clients. Defaults to true, or to false on a loopback address.
+    /// serve it over plain HTTP to all clients. Defaults to true, or to false on a loopback address
+    /// without a certificate.
     #[arg(long, help_heading = SERVERS, env = "METRICS_SECURE", value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     pub metrics_secure: Option<bool>,
 
@@ -677,8 +680,12 @@ mod tests {
         let mut text = String::from(
             "# Flags\n\n\
              In the operator's Deployment, set a flag as an argument of the container or as its environment variable; an argument\n\
-             takes precedence. With Helm, use the value `extraArgs`. The flags of `run` under \"Connection\" apply to `check`,\n\
-             `plan` and `status` too. `workload-operator help COMMAND` prints the same texts.\n",
+             takes precedence. [Install](INSTALL.md#kustomize) shows how, with kustomize. With Helm, use the value `extraArgs`.\n\
+             The manifests set `--leader-elect`, `--health-probe-bind-address=:8081`, `--metrics-bind-address=:8443` and\n\
+             `--allow-templates`, so the defaults below are not those of an installation.\n\n\
+             `-n` names the namespaces that the operator serves in `run`, `check` and `plan`, the namespace of the custom\n\
+             resource in `status`, and the operator's own in `manifests`. The flags of `run` under \"Connection\" apply to\n\
+             `check`, `plan` and `status` too. `workload-operator help COMMAND` prints the same texts.\n",
         );
         for command in cli.get_subcommands().filter(|command| command.get_name() != "help") {
             let about = command.get_about().expect("each command has one");

@@ -11,10 +11,10 @@ use crate::packages::is_or_becomes;
 fn the_api_reference_matches_the_schemas() {
     let mut text = String::from(
         "# API reference\n\n\
-         Written by hack/update-codegen.sh from the CustomResourceDefinitions; `kubectl explain` shows \
-         the same. Every field can be changed at any time, within the rules below each kind. A change \
-         either *restarts the pods*, at the pace of the kind's update strategy, or is applied *in \
-         place*: no running pod is touched. A linked type is the one of the Kubernetes API.\n",
+         `kubectl explain` shows the same texts. Every field can be changed at any time, within the \
+         rules below each kind. A change either *restarts the pods*, at the pace of the kind's update \
+         strategy, or is applied *in place*: no running pod is touched. A linked type is the one of \
+         the Kubernetes API.\n",
     );
     for crd in crds::crds() {
         let crd = serde_json::to_value(&crd).unwrap();

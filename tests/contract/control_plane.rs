@@ -110,6 +110,14 @@ impl ControlPlane {
             .stderr(Stdio::inherit())
             .output()
             .expect("hack/controlplane.sh can be run");
+        // A machine without Go runs the other test targets. Almost no test of this one works without a control plane.
+        if output.status.code() == Some(3) && Command::new("go").arg("version").output().is_err() {
+            not_checked(
+                "all tests on a real control plane",
+                "there is no Go on PATH: https://go.dev/dl",
+            );
+            std::process::exit(0);
+        }
         assert!(output.status.success(), "hack/controlplane.sh start failed: see above");
         let kubeconfig = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
         ControlPlane { dir, kubeconfig }

@@ -19,13 +19,16 @@ const README: &str = "README.md";
 const QUICKSTART: &str = "docs/QUICKSTART.md";
 const INSTALL: &str = "docs/INSTALL.md";
 const CONCEPTS: &str = "docs/CONCEPTS.md";
+const WORKLOADS: &str = "docs/WORKLOADS.md";
 const OPERATING: &str = "docs/OPERATING.md";
 const MONITORING: &str = "docs/MONITORING.md";
 const SECURITY: &str = "docs/SECURITY.md";
 const UPGRADE: &str = "docs/UPGRADE.md";
 const BACKUP: &str = "docs/BACKUP.md";
-const PAGES: [&str; 9] =
-    [README, QUICKSTART, INSTALL, CONCEPTS, OPERATING, MONITORING, SECURITY, UPGRADE, BACKUP];
+const PAGES: [&str; 10] = [
+    README, QUICKSTART, INSTALL, CONCEPTS, WORKLOADS, OPERATING, MONITORING, SECURITY, UPGRADE,
+    BACKUP,
+];
 
 /// Values for a page's placeholders.
 const PLACEHOLDERS: [(&str, &str); 5] = [
@@ -66,14 +69,36 @@ END"#;
 /// The kubelets of kwok pull nothing.
 const THE_REGISTRY_DOES_NOT_HAVE_THE_IMAGE: &str = r#"
     for _ in {1..60}; do
-      pod=$(kubectl get pods -l app.example.com/v1=shop --field-selector=status.phase=Pending -o name)
+      read -r pod _ <<<"$(kubectl get pods -l app.example.com/v1=shop --field-selector=status.phase=Pending -o name)"
       [[ -z $pod ]] || break
       sleep 0.25
     done
+    [[ -n $pod ]]
     kubectl patch "$pod" --subresource=status -p '{"status": {"containerStatuses": [{
       "name": "shop", "image": "nginx:1.72", "imageID": "", "ready": false, "restartCount": 0,
       "state": {"waiting": {"reason": "ImagePullBackOff", "message":
         "Back-off pulling image \"nginx:1.72\": ErrImagePull: docker.io/library/nginx:1.72: not found"}}}]}}'"#;
+const A_DEPLOYMENT_THAT_IS_TO_BE_AN_APP: &str = r#"kubectl create deployment shop -n shop --image=nginx:1.27 --replicas=2
+    kubectl expose deployment shop -n shop --port=80
+    kubectl apply -n shop -f - <<'END'
+    {"apiVersion": "app.example.com/v1", "kind": "App", "metadata": {"name": "shop-2"},
+      "spec": {"image": "nginx:1.27", "replicas": 2, "ports": [{"port": 80}]}}
+END"#;
+/// The App `shop` then is the one of the page.
+const ONLY_THE_NEW_PODS_SERVE: &str = r#"
+    for _ in {1..60}; do
+      names=$(kubectl get endpointslices -n shop -l kubernetes.io/service-name=shop \
+        -o jsonpath='{range .items[*].endpoints[*]}{.targetRef.name}{"\n"}{end}')
+      [[ $(grep -c '^shop-2-' <<<"$names") != 2 || $(wc -l <<<"$names") != 2 ]] || break
+      sleep 0.25
+    done
+    [[ $(wc -l <<<"$names") == 2 ]]
+    kubectl delete apps.app.example.com/shop-2 service/shop -n shop
+    kubectl apply -n shop -f - <<'END'
+    {"apiVersion": "app.example.com/v1", "kind": "App", "metadata": {"name": "shop"},
+      "spec": {"image": "nginx:1.27", "ports": [{"port": 80}]}}
+END
+    kubectl wait --for=condition=Ready apps.app.example.com/shop -n shop --timeout=5m"#;
 const UNTIL_THE_OPERATOR_IS_IDLE: &str =
     "for _ in {1..60}; do ! workload-operator plan &>/dev/null || break; sleep 0.25; done";
 /// The state that the operator leaves if it terminates too early.
@@ -115,6 +140,14 @@ const STORY: &[Step] = &[
     Of(README, "$ kubectl get memcached memcached-sample"),
     Of(README, "$ workload-operator check"),
     Of(INSTALL, "workload-operator check --wait 2m"),
+    Given(A_DEPLOYMENT_THAT_IS_TO_BE_AN_APP),
+    Of(
+        WORKLOADS,
+        "kubectl wait --for=condition=Ready apps.app.example.com/shop-2 -n shop --timeout=5m",
+    ),
+    Given(ONLY_THE_NEW_PODS_SERVE),
+    Of(WORKLOADS, "kubectl get apps.app.example.com shop -n shop -o wide"),
+    Of(WORKLOADS, "kubectl apply --server-side --field-manager=network -f - <<'END'"),
     Of(OPERATING, "workload-operator check"),
     Of(OPERATING, EXEC),
     Of(OPERATING, "workload-operator status KIND NAME -n NAMESPACE"),
@@ -184,12 +217,15 @@ const NOT_RUN: &[&str] = &[
     "kubectl apply --server-side",
     "kubectl delete",
     "kubectl wait",
+    "kubectl logs POD -c shop",
+    "kubectl label node NODE logs=true",
+    "kubectl label namespace monitoring metrics=enabled",
     "kubectl diff",
     "workload-operator status",
     "kubectl delete -k mine",
     "helm install",
     "helm uninstall",
-    "helm upgrade --reset-then-reuse-values",
+    "helm upgrade workload-operator artifacts/helm/workload-operator -n workload-operator-system --reset-then-reuse-values --wait",
     "kubectl -n workload-operator-system port-forward deployment/workload-operator 8081",
     "curl 'localhost:8081/readyz?verbose'",
     "kubectl get apps.app.example.com,memcacheds,genericdaemons -A -o yaml | grep -B 20 Template:",
@@ -425,9 +461,8 @@ fn shape(line: &str) -> String {
         if parts.len() > 2 && parts[parts.len() - 1].len() == 5 {
             return parts[..parts.len() - 2].join("-");
         }
-        let digits = word.trim_end_matches(['s', 'm']);
-        let is_count = !digits.is_empty()
-            && digits.chars().all(|letter| letter.is_ascii_digit())
+        let is_count = word.starts_with(|first: char| first.is_ascii_digit())
+            && word.chars().all(|letter| letter.is_ascii_digit() || "smh".contains(letter))
             && word != "0";
         if is_count { "N".to_owned() } else { word.to_owned() }
     };

@@ -118,6 +118,33 @@ func (o *observer) latencies() []float64 {
 	return ms
 }
 
+// follow changes the status of one Deployment after the other. It returns the times from the answer until a watch
+// showed the Foo's status, sorted, in milliseconds.
+func (a *api) follow(first, n int) (ms []float64) {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	followed := make(chan string, n)
+	go a.watch(ctx, foosPath, a.version(foosPath), func(e *event) {
+		if available := e.Object.Status.AvailableReplicas; available != nil && *available == 1 {
+			followed <- e.Object.Metadata.Name
+		}
+	})
+	for i := first; i < first+n; i++ {
+		a.call("PATCH", deploymentsPath+"/"+fooName(i)+"/status", merge,
+			[]byte(`{"status":{"replicas":1,"readyReplicas":1,"availableReplicas":1}}`))
+		answered := time.Now()
+		for name := range followed {
+			if name == fooName(i) {
+				break
+			}
+		}
+		ms = append(ms, float64(time.Since(answered))/1e6)
+		time.Sleep(20 * time.Millisecond) // Nothing else happens.
+	}
+	slices.Sort(ms)
+	return ms
+}
+
 // An event is the part of a watch event that is looked at.
 type event struct {
 	Type   string

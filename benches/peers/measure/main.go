@@ -22,6 +22,7 @@ type sizes struct {
 	runs            int    // of each row of the table
 	converge        int    // Foos created at once
 	rate, perSecond int    // Foos created at a rate
+	status          int    // statuses that follow a Deployment, one at a time
 	coldStart       int    // Foos in place in the table's row
 	growth          []int  // Foos in place in the plots, each with a Deployment
 	requests        int    // of each kind
@@ -30,9 +31,9 @@ type sizes struct {
 
 var (
 	// full is for the document.
-	full = sizes{5, 4000, 2000, 100, 20000, []int{500, 2500, 10000, 20000, 100000}, 1500, "0.5s"}
+	full = sizes{5, 4000, 2000, 100, 200, 20000, []int{500, 2500, 10000, 20000, 100000}, 1500, "0.5s"}
 	// small shows that everything works, not which contender is faster.
-	small = sizes{1, 200, 200, 100, 1000, []int{500, 1000}, 100, "0.2s"}
+	small = sizes{1, 200, 200, 100, 50, 1000, []int{500, 1000}, 100, "0.2s"}
 )
 
 // Where everything is below the working directory, which is the repository.
@@ -43,7 +44,7 @@ const (
 )
 
 // parts of the work, in the order in which they are measured.
-var parts = []string{"requests", "converge", "rate", "queue", "coldstart"}
+var parts = []string{"requests", "converge", "rate", "status", "queue", "coldstart"}
 
 // A bench is one run of this program.
 type bench struct {
@@ -77,7 +78,7 @@ func main() {
 	if b.wants("requests") {
 		b.measureRequests()
 	}
-	if b.wants("converge") || b.wants("rate") {
+	if b.wants("converge") || b.wants("rate") || b.wants("status") {
 		b.interleaved(b.contenders, b.runs, b.measureCreates)
 	}
 	if b.wants("queue") {

@@ -71,6 +71,8 @@ func (b *bench) rows() []row {
 		{at + "Deployment seen after, p50 ms", "rate", "p50_ms", 2, false},
 		{"… p99 ms", "rate", "p99_ms", 2, false},
 		{"… CPU s", "rate", "cpu_s", 2, false},
+		{"a Foo's status follows its Deployment, nothing else changes: p50 ms", "status", "p50_ms", 2, false},
+		{"… p99 ms", "status", "p99_ms", 2, false},
 		{"queue, ns per add+get+done, 100,000 keys waiting: 1 worker", "queue-1", "ns_per_key", 0, false},
 		{"… 4 workers", "queue-4", "ns_per_key", 0, false},
 		{"… 16 workers", "queue-16", "ns_per_key", 0, false},

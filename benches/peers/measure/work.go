@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// measureCreates measures the parts converge and rate, on a control plane of the contender's own.
+// measureCreates measures the parts converge, rate and status, on a control plane of the contender's own.
 func (b *bench) measureCreates(contender string, run int) {
 	cp := b.startControlPlane()
 	defer cp.stop()
@@ -41,6 +41,14 @@ func (b *bench) measureCreates(contender string, run int) {
 		ms := s.createFoos(&r, b.converge, b.perSecond).latencies()
 		r.Metrics["p50_ms"], r.Metrics["p99_ms"] = percentile(ms, 50), percentile(ms, 99)
 		b.record(r, "p50_ms", "p99_ms", "cpu_s")
+	}
+	if b.wants("status") {
+		r := result{Part: "status", Contender: contender, Run: run, Foos: b.status}
+		first := b.converge + b.rate + 1
+		s.createFoos(&r, first, 0)
+		ms := cp.follow(first, r.Foos)
+		r.Metrics = map[string]float64{"p50_ms": percentile(ms, 50), "p99_ms": percentile(ms, 99)}
+		b.record(r, "p50_ms", "p99_ms")
 	}
 }
 

@@ -60,7 +60,7 @@ async fn reconcile(foo: Arc<Foo>, cx: Context<Foo>) -> Result<Action, ReconcileE
     let selector = json!({"matchLabels": labels});
     let spec = json!({"selector": selector, "replicas": replicas, "template": template});
     let child = cx.ensure::<Deployment>(json!({"metadata": {"name": name}, "spec": spec})).await?;
-    // Deletes Deployments with earlier names.
+    // Keeps the Deployment with this name, and deletes those with earlier names.
     cx.prune::<Deployment>(|child| child.metadata.key.name() == name).await?;
     let available = child.status.available_replicas.unwrap_or(0);
     cx.patch_status(json!({"availableReplicas": available})).await?;

@@ -424,7 +424,9 @@ fn is_rolled_out(slot: Slot, versions: &[Version], at: usize) -> Option<String> 
         // An image of the administrator, whose turn has come, is no part of the change.
         let is_turn = |now| object["spec"]["image"].is_null() && takes_turn(slot, versions, now);
         let mut changes = then.filter(|(_, it)| it.id == workload && !is_same(it, last));
-        changes.next().is_none_or(|(now, _)| is_turn(now))
+        changes.next().is_none_or(|(now, turn)| {
+            is_turn(now) && changes.all(|(_, later)| is_same(later, turn))
+        })
     });
     let since = versions[changed..at].iter().filter(|it| it.id == workload);
     let mut states = last.into_iter().chain(since).filter_map(|it| it.object.as_deref());

@@ -584,6 +584,9 @@ impl Process {
         let is_unfenced = self.is_elected && !is_of("/events") && !holder.starts_with(&self.name);
         if is_unfenced && has_hung {
             // The body of a request asks for permission again when its connection is open: client/transport.rs.
+            if killed.is_some() {
+                return self.die().await;
+            }
             return Err(std::io::Error::other("this process no longer leads"));
         }
         if is_unfenced {

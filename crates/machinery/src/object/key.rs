@@ -16,7 +16,8 @@ static EMPTY: LazyLock<ObjectKey> = LazyLock::new(|| ObjectKey::new("", ""));
 /// `namespace/name`, the key of every store and queue. The namespace of a cluster-scoped object is empty. A key is not
 /// an identity: a new object with the same name has another [`Uid`](super::Uid).
 ///
-/// Takes 8 bytes. Cloning costs a reference count. Equality and hashing use the pointer, not the text.
+/// Takes 8 bytes. Cloning costs a reference count. Equality and hashing use the pointer, not the text. With the feature
+/// `testing`, hashing uses the text, so that a seed repeats a run.
 #[derive(Clone, PartialOrd, Ord)]
 pub struct ObjectKey(Arc<Name>);
 
@@ -95,7 +96,7 @@ impl fmt::Debug for ObjectKey {
 // === impl Name ===
 
 impl Hash for Name {
-    /// Hashes the addresses: equal texts share one.
+    /// Hashes the addresses, because equal texts share one.
     fn hash<H: Hasher>(&self, state: &mut H) {
         if cfg!(any(test, feature = "testing")) {
             // Addresses differ from process to process, and so would the order of a map: see `KeyHasher`.
